@@ -203,7 +203,7 @@ static int do_nothing(void *argument)
 }
 
 /* Can workers start here at all? Enabled by ACCELERATE_DEBUG_MODE. */
-static int rehearse(const ls_plan *plan)
+static int try_workers(const ls_plan *plan)
 {
     ls_plan rehearsal = *plan;
     rehearsal.function = do_nothing;
@@ -233,7 +233,7 @@ int ls_launch_function(ls_worker_fn *function, void *argument, const ls_launch_o
         code = function(argument);
         if (plan.opts.exit_codes) plan.opts.exit_codes[0] = code;
     } else if (!is_nested("ls_launch", one_host) && has_one_thread("ls_launch")) {
-        code = is_true(ls_environment_get(plan.inherited, "ACCELERATE_DEBUG_MODE")) ? rehearse(&plan) : 0;
+        code = is_true(ls_environment_get(plan.inherited, "ACCELERATE_DEBUG_MODE")) ? try_workers(&plan) : 0;
         if (!code && one) puts("Launching training on CPU.");
         else if (!code) printf("Launching training on %d CPUs.\n", plan.opts.num_processes);
         if (!code) code = launch_workers(&plan);

@@ -33,7 +33,7 @@ static bool is_free(int port)
 }
 
 /* Ports from the first of these on are ephemeral: the system may assign them at any moment. */
-static int first_fleeting_port(void)
+static int first_ephemeral_port(void)
 {
     int first = 0;
     FILE *file = fopen("/proc/sys/net/ipv4/ip_local_port_range", "r");
@@ -46,7 +46,7 @@ int ls_port_find(int wanted)
 {
     enum { LEAST = 20000, TRIES = 100 };
     if (wanted && is_free(wanted)) return wanted;
-    int first = first_fleeting_port(), most = first >= LEAST + TRIES ? first : 65536, found = 0;
+    int first = first_ephemeral_port(), most = first >= LEAST + TRIES ? first : 65536, found = 0;
     uint32_t random = (uint32_t)ls_now() ^ (uint32_t)getpid() << 16;
     for (int i = 0; i < TRIES && !found; i++) {
         int port = LEAST + (int)((random + (uint32_t)i * 7919u) % (uint32_t)(most - LEAST));

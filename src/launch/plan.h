@@ -15,7 +15,7 @@ enum {
 
 /* Exactly one of argv and function is set. Only the three arrays at the end are owned. */
 typedef struct ls_plan {
-    ls_launch_opts opts; /* complete: nothing stands for a default */
+    ls_launch_opts opts; /* complete, with defaults filled in */
     char *const *argv;
     ls_worker_fn *function;
     void *argument;

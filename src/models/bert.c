@@ -171,11 +171,11 @@ ls_tensor *ls_bert_classification_loss(const ls_module *model, ls_tensor *logits
 
 /* ---- question answering ---- */
 
-typedef struct answerer {
+typedef struct qa_head {
     ls_module module;
     ls_module *encoder, *out;
     double dropout;
-} answerer;
+} qa_head;
 
 /* Mask logits [B,S] after the words of each sequence: their probability becomes 0 in every number type. */
 static ls_tensor *without_padding(ls_tensor *logits, ls_tensor *lengths)
@@ -186,10 +186,10 @@ static ls_tensor *without_padding(ls_tensor *logits, ls_tensor *lengths)
     return ls_where(ls_lt(positions, ls_unsqueeze(lengths, 1)), logits, never);
 }
 
-static ls_outputs answerer_forward(ls_module *self, ls_tensor *const *x, int64_t n, void *user)
+static ls_outputs qa_head_forward(ls_module *self, ls_tensor *const *x, int64_t n, void *user)
 {
     (void)user;
-    const answerer *a = (const answerer *)self;
+    const qa_head *a = (const qa_head *)self;
     ls_tensor *hidden = ls_forward_all_n(a->encoder, x, n).item[0];
     ls_tensor *logits = ls_forward(a->out, dropped(self, hidden, a->dropout));
     ls_tensor *start = ls_select(logits, -1, 0), *end = ls_select(logits, -1, 1);
@@ -197,9 +197,9 @@ static ls_outputs answerer_forward(ls_module *self, ls_tensor *const *x, int64_t
     return LS_OUTPUTS(without_padding(start, x[1]), without_padding(end, x[1]));
 }
 
-static ls_module *answerer_new(ls_run *run, const ls_bert_config *config, const char *architecture)
+static ls_module *qa_head_new(ls_run *run, const ls_bert_config *config, const char *architecture)
 {
-    answerer *a = ls_layer_new_all(run, architecture, sizeof *a, answerer_forward);
+    qa_head *a = ls_layer_new_all(run, architecture, sizeof *a, qa_head_forward);
     if (!a) return NULL;
     a->dropout = config->qa_dropout;
     if (a->dropout > 0) ls_layer_says(a, "dropout %g", a->dropout);
@@ -218,7 +218,7 @@ ls_module *ls_bert_for_question_answering_new_sized(ls_run *run, const char *fro
     ls_bert_config config;
     ls_module *model = NULL;
     if (ls_bert_config_read(run, "ls_bert_for_question_answering_new", from, &opts, &config))
-        model = answerer_new(run, &config, names[config.kind][0]);
+        model = qa_head_new(run, &config, names[config.kind][0]);
     config.labels = NULL;
     config.num_labels = 2; /* start and end, as in Transformers */
     return finish(model, &config, from, names[config.kind]);

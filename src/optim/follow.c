@@ -12,7 +12,7 @@ typedef struct progress {
 } progress;
 
 /* Have all taken the same number of steps? */
-static bool find_laggards(ls_optim *optim, bool *some)
+static bool compare_steps(ls_optim *optim, bool *some)
 {
     ls_run *run = optim->object.run;
     int64_t most[2] = {optim->steps, -optim->steps};
@@ -64,7 +64,7 @@ bool ls_optim_follow(ls_optim *optim, int from)
     ls_run *run = optim->object.run;
     bool some;
     if (!ls_optim_trains_together(optim)) return true;
-    if (!find_laggards(optim, &some) || !some) return !ls_failed(run);
+    if (!compare_steps(optim, &some) || !some) return !ls_failed(run);
     progress *slots = ls_sys_alloc((size_t)optim->slot_count * sizeof *slots);
     if (!slots) return ls_fail(&run->errors, LS_ERR_MEMORY, "%s: no memory", who), false;
     ls_mark mark = ls_scope_begin(run);

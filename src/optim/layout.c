@@ -141,8 +141,8 @@ static bool move_slot(ls_optim *optim, ls_optim_slot *slot, int number, int64_t 
     if (ok) ls_adopt(p, home);
     ls_release(home);
     if (!ok) return false;
-    if (!(slot->grad_home = ls_block_piece(block->gradients, offset, &p->view))) return false;
-    ls_set_grad_memory(p, slot->grad_home);
+    if (!(slot->grad_memory = ls_block_piece(block->gradients, offset, &p->view))) return false;
+    ls_set_grad_memory(p, slot->grad_memory);
     slot->block = number;
     slot->offset = offset;
     slot->room = room_of(ls_numel(p));
@@ -201,16 +201,16 @@ bool ls_optim_lay_out(ls_optim *optim)
     return !ls_failed(run);
 }
 
-static bool at_home(const ls_optim_slot *slot, const ls_tensor *gradient)
+static bool in_block(const ls_optim_slot *slot, const ls_tensor *gradient)
 {
-    return slot->grad_home && gradient->view.data == slot->grad_home->view.data;
+    return slot->grad_memory && gradient->view.data == slot->grad_memory->view.data;
 }
 
 bool ls_slot_check_home(const ls_optim *optim, const ls_optim_slot *slot, const ls_tensor *gradient)
 {
     if (!ls_slot_shared_out(optim, slot)) return true;
     const char *home = (const char *)ls_slot_block(optim, slot)->parameters->view.data;
-    if (at_home(slot, gradient) && slot->parameter->view.data == home + (size_t)slot->offset * sizeof(float))
+    if (in_block(slot, gradient) && slot->parameter->view.data == home + (size_t)slot->offset * sizeof(float))
         return true;
     ls_fail(
         &optim->object.run->errors, LS_ERR_STATE,
@@ -222,6 +222,6 @@ bool ls_slot_check_home(const ls_optim *optim, const ls_optim_slot *slot, const 
 
 bool ls_slots_adjoin(const ls_optim_slot *a, const ls_tensor *grad_a, const ls_optim_slot *b, const ls_tensor *grad_b)
 {
-    return a->block && a->block == b->block && b->offset == a->offset + a->room && at_home(a, grad_a) &&
-           at_home(b, grad_b);
+    return a->block && a->block == b->block && b->offset == a->offset + a->room && in_block(a, grad_a) &&
+           in_block(b, grad_b);
 }

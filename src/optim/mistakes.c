@@ -41,8 +41,8 @@ static void no_gradients(ls_optim *optim)
 /* An earlier step used the gradient, and no pass has added to any since. */
 static void used_again(ls_optim *optim, const ls_optim_slot *slot)
 {
-    if (optim->told_again) return;
-    optim->told_again = true;
+    if (optim->warned_again) return;
+    optim->warned_again = true;
     tell(optim,
          "ls_step: no ls_backward() since the last step of this %s, which used the same gradients "
          "(\"%s\" is the first)",
@@ -52,8 +52,8 @@ static void used_again(ls_optim *optim, const ls_optim_slot *slot)
 /* An earlier step used the gradient, and a later pass has added to it. */
 static void not_cleared(ls_optim *optim, const ls_optim_slot *slot)
 {
-    if (optim->told_stale) return;
-    optim->told_stale = true;
+    if (optim->warned_stale) return;
+    optim->warned_stale = true;
     tell(optim,
          "ls_step: gradients already used by an earlier step of this %s are included again (\"%s\" is the "
          "first); call ls_zero_grad() after each ls_step()",
@@ -71,14 +71,14 @@ static const ls_optim_slot *shared_slot(const ls_optim *a, const ls_optim *b)
 }
 
 /* Checked at the second step: another optimiser stepped since the first one, so this one did not simply replace it. */
-static void look_for_rivals(ls_optim *optim)
+static void check_shared_parameters(ls_optim *optim)
 {
-    for (const ls_object *o = optim->object.run->objects; o && !optim->told_shared; o = o->older) {
+    for (const ls_object *o = optim->object.run->objects; o && !optim->warned_shared; o = o->older) {
         const ls_optim *other = (const ls_optim *)o;
-        if (o->kind != LS_OBJECT_OPTIM || other == optim || other->used < optim->used || other->told_shared) continue;
+        if (o->kind != LS_OBJECT_OPTIM || other == optim || other->used < optim->used || other->warned_shared) continue;
         const ls_optim_slot *slot = shared_slot(optim, other);
         if (!slot) continue;
-        optim->told_shared = true;
+        optim->warned_shared = true;
         tell(optim,
              "ls_step: two optimisers, %s and %s, take turns updating \"%s\"; give each its own parameters "
              "(.parameters), or create one optimiser with groups (ls_optim_add_group)",
@@ -96,7 +96,7 @@ void ls_optim_look_for_mistakes(ls_optim *optim)
     if (!slot || !optim->used) return;
     if (optim->object.run->walk_serial == optim->used) used_again(optim, slot);
     else if (ls_leaf_since(slot->parameter) <= optim->used) not_cleared(optim, slot);
-    if (optim->steps == 1) look_for_rivals(optim);
+    if (optim->steps == 1) check_shared_parameters(optim);
 }
 
 /* Has another optimiser taken steps with one of its parameters? */

@@ -17,7 +17,7 @@ static void clear(void *object)
         ls_sys_free(slot->name);
         ls_slot_half_free(slot);
         ls_release(slot->parameter);
-        ls_release(slot->grad_home);
+        ls_release(slot->grad_memory);
         for (int k = 0; k < LS_MAX_MOMENTS; k++) ls_release(slot->moments[k]);
         ls_release(slot->master);
         ls_release(slot->step_tensor);

@@ -27,7 +27,7 @@ typedef struct ls_optim_slot {
     bool due;                           /* takes part in the current step */
     int block;                          /* its block, from 1; 0: not moved */
     int64_t offset, room;               /* in elements of the block: its start, its size including the gap */
-    ls_tensor *grad_home;               /* memory of its gradient */
+    ls_tensor *grad_memory;             /* memory of its gradient */
     ls_tensor *moments[LS_MAX_MOMENTS]; /* of the part updated by this process (ls_slot_own); NULL until needed */
     bool moments_hold[LS_MAX_MOMENTS];  /* have a value, not only memory; the same on all processes */
     ls_tensor *master;                  /* f32 copy of a half-precision parameter; NULL: none */
@@ -87,15 +87,15 @@ struct ls_optim {
     int block_count;
     ls_optim_block *blocks;
     int64_t steps;
-    int64_t skipped_steps;                    /* by the loss scaler, in this run */
-    bool skipped;                             /* the last step */
-    bool had_gradients;                       /* some step found one, or a warning was given */
-    bool told_stale, told_again, told_shared; /* warnings of other mistakes (mistakes.c) */
-    const void *follows;                      /* the schedule stepped last; only compared */
-    int followed;                             /* how often that changed */
-    bool apart;                               /* no warning (any more) about processes that train independently */
-    uint64_t unscaled;                        /* the backward pass after which gradients were last unscaled */
-    uint64_t used;                            /* backward passes up to this one have had their step, taken or skipped */
+    int64_t skipped_steps;                          /* by the loss scaler, in this run */
+    bool skipped;                                   /* the last step */
+    bool had_gradients;                             /* some step found one, or a warning was given */
+    bool warned_stale, warned_again, warned_shared; /* warnings of other mistakes (mistakes.c) */
+    const void *follows;                            /* the schedule stepped last; only compared */
+    int followed;                                   /* how often that changed */
+    bool apart;                                     /* no warning (any more) about processes that train independently */
+    uint64_t unscaled;                              /* the backward pass after which gradients were last unscaled */
+    uint64_t used;    /* backward passes up to this one have had their step, taken or skipped */
     uint64_t asked;   /* ls_step() was called after backward passes up to this one, even if it was not due */
     ls_tensor *found; /* f32 [1], owned: nonzero if they were not finite then; NULL: not checked */
     bool collected;   /* moments of all processes were collected, and are kept */

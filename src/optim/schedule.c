@@ -69,7 +69,7 @@ ls_schedule *ls_schedule_begin(ls_schedule *schedule)
 }
 
 /* Two schedules in sequence are fine; of two that take turns, each overwrites the other's rate. */
-static void look_for_rivals(const ls_schedule *schedule)
+static void check_turns(const ls_schedule *schedule)
 {
     ls_optim *optim = schedule->optim;
     if (optim->follows == schedule) return;
@@ -92,7 +92,7 @@ void ls_schedule_step(ls_schedule *schedule)
         step = schedule->step + run->step->share.world;
         if (schedule->limit && step > schedule->limit) step = schedule->limit;
     }
-    look_for_rivals(schedule);
+    check_turns(schedule);
     ls_schedule_set_position(schedule, step);
 }
 

@@ -8,7 +8,7 @@
 #include "autograd/tape.h"
 #include "parallel/inside.h"
 
-/* Places in the bytes. The first three have one byte for each slot; ranks are told by 1 + rank, 0 is none. */
+/* Places in the bytes. The first three have one byte for each slot; a rank is sent as 1 + rank, 0 means none. */
 typedef struct places {
     size_t used, trained_in, frozen_in, odd_rank, weighted, agree, count;
 } places;

@@ -5,21 +5,21 @@
 enum { FIRST_SIZE = 128 };
 
 /* The state of a run, so that the remains of a failed attempt can be removed. */
-typedef struct standing {
+typedef struct run_state {
     ls_mark scope;
     ls_object *newest;
     ls_loop *loop;
     ls_accumulation accumulation;
     int32_t no_grad, autocast_count;
-} standing;
+} run_state;
 
-static standing stand(ls_run *run)
+static run_state run_state_of(ls_run *run)
 {
-    return (standing){ls_scope_begin(run),     run->objects, run->step->loop,
-                      run->step->accumulation, run->no_grad, run->autocast_count};
+    return (run_state){ls_scope_begin(run),     run->objects, run->step->loop,
+                       run->step->accumulation, run->no_grad, run->autocast_count};
 }
 
-static void return_to(ls_run *run, const standing *before)
+static void return_to(ls_run *run, const run_state *before)
 {
     ls_clear_error(run);
     while (run->step->loop != before->loop) ls_loop_end(run, run->step->loop);
@@ -85,7 +85,7 @@ int64_t ls_find_batch_size(ls_run *run, int64_t start, ls_batch_size_fn *train, 
                0;
     if (!open_vote(run)) return 0;
     for (int64_t size = start ? start : FIRST_SIZE; size > 0; size = size * 9 / 10) {
-        standing before = stand(run);
+        run_state before = run_state_of(run);
         if (ls_failed(run)) return 0;
         run->tolerates_out_of_memory = true;
         train(run, size, user);

@@ -26,7 +26,7 @@ static bool refuse(const char *caller, const char *why)
     return false;
 }
 
-static bool no_run_lives(const char *caller)
+static bool has_no_run(const char *caller)
 {
     if (ls_runs_alive() == 0) return true;
     return refuse(caller, "this process has a run, and in copies of it every worker would train alone: call "
@@ -49,7 +49,7 @@ static bool is_of_a_model(const ls_object *object)
     }
 }
 
-static bool can_go_along(const ls_module *model)
+static bool can_be_passed(const ls_module *model)
 {
     const ls_run *run = model->object.run;
     if (ls_failed(run)) return refuse("ls_launch", run->errors.message);
@@ -76,16 +76,16 @@ static bool can_go_along(const ls_module *model)
 
 /* ---- in the worker ---- */
 
-typedef struct errand {
+typedef struct task {
     ls_worker_fn *function;
     void *argument;
     ls_module *model;
     pid_t launcher;
-} errand;
+} task;
 
-static int run_errand(void *of)
+static int run_task(void *of)
 {
-    const errand *e = of;
+    const task *e = of;
     if (getpid() != e->launcher) ls_parallel_reload();
     if (e->model) {
         ls_errors *errors = &e->model->object.run->errors;
@@ -155,7 +155,7 @@ ls_module *ls_launched_model(ls_run *run)
 
 int ls_launch_program_sized(char *const *argv, const ls_launch_opts *opts, size_t opts_size)
 {
-    if (!no_run_lives("ls_launch_program")) return LS_LAUNCH_REFUSED;
+    if (!has_no_run("ls_launch_program")) return LS_LAUNCH_REFUSED;
     ls_parallel_stop();
     return ls_launch_argv(argv, opts, opts_size);
 }
@@ -164,7 +164,7 @@ int ls_launch_sized(ls_worker_fn *function, void *argument, const ls_launch_opts
 {
     ls_launch_opts o = LS_OPTS_READ(ls_launch_opts, opts, opts_size);
     if (!function) return LS_LAUNCH_REFUSED;
-    if (o.model ? !can_go_along(o.model) : !no_run_lives("ls_launch")) return LS_LAUNCH_REFUSED;
+    if (o.model ? !can_be_passed(o.model) : !has_no_run("ls_launch")) return LS_LAUNCH_REFUSED;
     ls_parallel_stop();
-    return ls_launch_function(run_errand, &(errand){function, argument, o.model, getpid()}, opts, opts_size);
+    return ls_launch_function(run_task, &(task){function, argument, o.model, getpid()}, opts, opts_size);
 }

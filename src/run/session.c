@@ -74,7 +74,7 @@ void ls_session_close(ls_run *run)
     ls_comm_close(session->vote);
     ls_comm_close(run->comm);
     run->comm = ls_comm_self();
-    ls_lookout_close(session->lookout);
+    ls_rank_guard_close(session->guard);
     for (ls_custom *c = session->customs, *next; c; c = next) {
         next = c->next;
         ls_sys_free(c->name);

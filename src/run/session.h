@@ -12,7 +12,7 @@
 #include "step/step.h"
 
 typedef struct ls_user_comm ls_user_comm;
-typedef struct ls_lookout ls_lookout;
+typedef struct ls_rank_guard ls_rank_guard;
 
 typedef struct ls_session {
     int local_rank, local_world;
@@ -21,7 +21,7 @@ typedef struct ls_session {
     ls_user_comm *user_comms; /* communicators of the program */
     ls_comm *programs;        /* that of all processes, if requested */
     ls_comm *vote;            /* for the votes of ls_find_batch_size(); NULL: not needed yet */
-    ls_lookout *lookout;      /* on rank 0: detects processes that claim ranks of others; NULL: none */
+    ls_rank_guard *guard;     /* on rank 0: detects processes that claim ranks of others; NULL: none */
 
     ls_object **prepared; /* in the order of ls_prepare() */
     int prepared_count, prepared_capacity;
@@ -78,7 +78,7 @@ bool ls_session_open_project(ls_run *run);
 /* stop.c: report that the run was told to end, by which signal, and what it saved. */
 void ls_session_tell_stop(const ls_session *session);
 
-void ls_lookout_close(ls_lookout *lookout); /* NULL is accepted */
+void ls_rank_guard_close(ls_rank_guard *guard); /* NULL is accepted */
 
 /* Make the run one of these processes. For tests, and for callers that provide a communicator. */
 void ls_session_join(ls_run *run, ls_comm *comm);

@@ -374,7 +374,7 @@ static void a_classifier_leaves_out_what_its_mask_cuts_off(void)
     CHECK(difference(ls_forward(model, words, late), ls_forward(model, words, lengths)) > 1e-6);
     check_ok(run);
     ls_forward(model, ids, ls_ones(run, LS_I64, 2, 5));
-    check_error(run, LS_ERR_SHAPE, "the second input is [2,5] i64; wanted a mask [2,4] or lengths [2]");
+    check_error(run, LS_ERR_SHAPE, "the second input is [2,5] i64; expected a mask [2,4] or lengths [2]");
     ls_finish(run);
 }
 

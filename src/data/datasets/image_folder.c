@@ -64,7 +64,7 @@ static bool get(int64_t index, ls_sample *sample, void *user)
     const photo *p = &((const photos *)user)->list[index];
     int64_t *label = ls_sample_field(sample, 1);
     *label = p->label;
-    if (sample->passed_over) return true;
+    if (sample->not_needed) return true;
     size_t size;
     const void *bytes = read_file(sample, p->path, &size);
     if (!bytes) return false;

@@ -41,7 +41,7 @@ bool ls_sample_get(ls_sample *sample, const ls_dataset *set, int64_t index)
 bool ls_sample_next(ls_sample *sample, const ls_dataset *set)
 {
     begin(sample);
-    return set->next(sample, set->user) && sample->status == LS_OK && (sample->passed_over || is_complete(sample));
+    return set->next(sample, set->user) && sample->status == LS_OK && (sample->not_needed || is_complete(sample));
 }
 
 void ls_sample_clear(ls_sample *sample)
@@ -148,10 +148,10 @@ static const ls_field *picture_of(ls_sample *sample, int field, const char *who)
 bool ls_sample_image(ls_sample *sample, int field, const void *bytes, size_t size)
 {
     const ls_field *f = picture_of(sample, field, "ls_sample_image");
-    if (!f || sample->passed_over) return f != NULL;
-    bool bytes_travel = is_bytes(sample, field);
-    ls_image_out out = {.memory = bytes_travel ? sample->fixed[field] : numbers_of(sample, field),
-                        .bytes = bytes_travel,
+    if (!f || sample->not_needed) return f != NULL;
+    bool as_bytes = is_bytes(sample, field);
+    ls_image_out out = {.memory = as_bytes ? sample->fixed[field] : numbers_of(sample, field),
+                        .bytes = as_bytes,
                         .height = f->shape[1],
                         .width = f->shape[2]};
     const uint64_t random[2] = {sample->reading->transform_key, (uint64_t)sample->place};

@@ -32,7 +32,7 @@ struct ls_sample {
     ls_cell *cells[LS_MAX_FIELDS]; /* for the others, and for images copied as bytes */
     int64_t place;                 /* the index in the order, which determines the random numbers */
     uint64_t draws;                /* random numbers drawn */
-    bool passed_over;              /* not needed: images are not decoded */
+    bool not_needed;               /* not needed: images are not decoded */
     ls_status status;
     ls_message why;
     void *scratch; /* of the thread */

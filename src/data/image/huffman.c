@@ -79,7 +79,7 @@ static void make_pairs(ls_huff_table *t)
 
 /* As many symbols as begin within the bits; the value bits of the last one may lie beyond. A run of symbols that would
  * fill the block without its end code is left to the pairs, which stop there correctly. */
-static void make_walks(ls_huff_table *t)
+static void make_skips(ls_huff_table *t)
 {
     enum { COUNT = 1 << LS_HUFF_PAIR };
     for (uint32_t i = 0; i < COUNT; i++) {
@@ -127,7 +127,7 @@ bool ls_huff_make(ls_huff_table *t, const uint8_t counts[LS_HUFF_LONGEST], const
     if (!make_codes(t, counts, symbols, count, coefficients)) return false;
     if (coefficients) {
         make_pairs(t);
-        make_walks(t);
+        make_skips(t);
     }
     memcpy(t->made_of, made_of, sizeof made_of);
     return true;

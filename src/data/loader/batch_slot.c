@@ -307,7 +307,7 @@ void ls_batch_slot_upload_ahead(ls_run *run, ls_batch_slot *slot, const ls_readi
     if (slot->uploaded) return;
     give_up_delivery(run, slot);
     ls_batch_slot_forget(slot);
-    if (run->errors.code == LS_ERR_MEMORY) ls_errors_clear(&run->errors); /* there may be some when it is its turn */
+    if (run->errors.code == LS_ERR_MEMORY) ls_errors_clear(&run->errors); /* there may be memory when it is needed */
 }
 
 bool ls_batch_slot_deliver(ls_run *run, ls_batch_slot *slot, const ls_reading *reading, ls_tensor **tensors)

@@ -90,7 +90,7 @@ static bool resolve_picture(ls_loader *loader, ls_field *field)
 }
 
 /* Decoded bytes are a quarter of the size of f32: copy images as bytes if the device can convert them. */
-static bool travels_as_bytes(const ls_loader *loader, int i)
+static bool copied_as_bytes(const ls_loader *loader, int i)
 {
     const ls_device *device = loader->object.run->device;
     const ls_field *declared = &loader->set->fields[i];
@@ -119,7 +119,7 @@ static bool resolve_fields(ls_loader *loader)
     };
     ls_reading *reading = &loader->prefetcher.reading;
     for (int i = 0; i < set->field_count; i++) {
-        reading->as_bytes[i] = travels_as_bytes(loader, i);
+        reading->as_bytes[i] = copied_as_bytes(loader, i);
         reading->bytes[i] = ls_field_bytes(&loader->fields[i]);
         if (reading->as_bytes[i]) reading->bytes[i] /= ls_dtype_size(LS_F32);
     }

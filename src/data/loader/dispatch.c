@@ -15,7 +15,7 @@ static size_t bytes_of(const ls_field *field, ls_shape shape)
 }
 
 /* Rows of a batch are contiguous in memory, whatever the order of dimensions inside. */
-static bool hand_rows(ls_loader *loader, int i, ls_shape shape)
+static bool send_rows(ls_loader *loader, int i, ls_shape shape)
 {
     ls_run *run = loader->object.run;
     ls_tensor **t = &loader->tensors[i];
@@ -32,7 +32,7 @@ static bool hand_rows(ls_loader *loader, int i, ls_shape shape)
     return true;
 }
 
-static bool hand_index(ls_loader *loader, const ls_batch_slot *slot, int64_t rows)
+static bool send_index(ls_loader *loader, const ls_batch_slot *slot, int64_t rows)
 {
     ls_run *run = loader->object.run;
     if (rows > loader->index_room) {
@@ -60,6 +60,6 @@ bool ls_dispatch_deliver(ls_loader *loader, ls_batch_slot *slot, int64_t *rows)
     if (!ls_exchange_broadcast(run, &a, sizeof a, 0, "ls_next")) return false;
     *rows = a.rows;
     for (int i = 0; i < loader->set->field_count; i++)
-        if (!hand_rows(loader, i, a.shape[i])) return false;
-    return hand_index(loader, slot, a.rows);
+        if (!send_rows(loader, i, a.shape[i])) return false;
+    return send_index(loader, slot, a.rows);
 }

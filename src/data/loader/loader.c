@@ -61,7 +61,7 @@ static void end_pass(ls_loader *loader)
     if (loader->bad)
         ls_log_line(LS_LOG_WARN, "epoch %lld: %lld bad sample%s of the %s replaced by the next good one; the first: %s",
                     (long long)loader->epoch, (long long)loader->bad, loader->bad == 1 ? "" : "s", loader->set->kind,
-                    loader->blemish.text);
+                    loader->bad_reason.text);
     /* A pass without batches never ran: it is nested in the current loop. */
     const ls_loop *outer = loader->loop.running ? loader->loop.outer : loader->object.run->step->loop;
     if (!outer) loader->passes++;
@@ -126,7 +126,7 @@ static ls_batch_slot *next_slot(ls_loader *loader, bool *last)
     if (!reads(loader)) return NULL;
     if (!push_batches(loader)) return NULL;
     ls_batch_slot *slot = ls_prefetcher_wait(&loader->prefetcher, 0);
-    if (slot->bad && !loader->bad) loader->blemish = slot->blemish;
+    if (slot->bad && !loader->bad) loader->bad_reason = slot->bad_reason;
     loader->bad += slot->bad;
     slot->bad = 0;
     if (slot_failed(loader, slot)) return NULL;
@@ -159,7 +159,7 @@ static void upload_ahead(ls_loader *loader)
         ls_batch_slot_upload_ahead(run, next, &loader->prefetcher.reading);
 }
 
-static bool hand_out(ls_loader *loader, ls_batch_slot *slot, bool last, ls_batch *batch)
+static bool deliver_batch(ls_loader *loader, ls_batch_slot *slot, bool last, ls_batch *batch)
 {
     ls_run *run = loader->object.run;
     bool dispatched = ls_loader_dispatches(loader);
@@ -202,7 +202,7 @@ bool ls_next(ls_loader *loader, ls_batch *batch)
     bool last = false;
     bool more = loader->handed < loader->batches;
     ls_batch_slot *slot = more ? next_slot(loader, &last) : NULL;
-    if (slot || (more && !reads(loader))) return hand_out(loader, slot, last, batch);
+    if (slot || (more && !reads(loader))) return deliver_batch(loader, slot, last, batch);
     if (!ls_failed(loader->object.run)) end_pass(loader);
     return false;
 }

@@ -39,7 +39,7 @@ struct ls_loader {
     bool has_batch;                    /* the program uses the oldest slot of the ring */
     uint64_t scope;                    /* of the last batch */
     int64_t bad;                       /* samples of the pass that were replaced */
-    ls_message blemish;                /* about the first of them */
+    ls_message bad_reason;             /* about the first of them */
     ls_tensor *tensors[LS_MAX_FIELDS]; /* of the last batch */
 
     int64_t passes; /* complete passes since the run's epoch began, except nested ones */

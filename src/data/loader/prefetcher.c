@@ -22,11 +22,11 @@ static ls_batch_slot *slot_of(const ls_prefetcher *prefetcher, int64_t batch)
 /* ---- filling ---- */
 
 /* Describe the first bad sample and its file. The end of a long path says more than its start. */
-static void name_blemish(const ls_prefetcher *prefetcher, ls_batch_slot *slot, int64_t j, const ls_sample *sample)
+static void describe_bad(const ls_prefetcher *prefetcher, ls_batch_slot *slot, int64_t j, const ls_sample *sample)
 {
     const char *path = ls_dataset_is_stream(prefetcher->set) ? "" : ls_dataset_path(prefetcher->set, slot->place[j]);
     size_t length = strlen(path), most = 120;
-    ls_message_set(&slot->blemish, "%s%s%s%.120s", length > most ? "..." : "",
+    ls_message_set(&slot->bad_reason, "%s%s%s%.120s", length > most ? "..." : "",
                    path + (length > most ? length - most : 0), length ? ": " : "", sample->why.text);
 }
 
@@ -36,7 +36,7 @@ void ls_prefetcher_note_bad(ls_prefetcher *prefetcher, ls_batch_slot *slot, int6
     slot->bad++;
     if (slot->bad_at < 0 || j < slot->bad_at) {
         slot->bad_at = j;
-        name_blemish(prefetcher, slot, j, sample);
+        describe_bad(prefetcher, slot, j, sample);
     }
     pthread_mutex_unlock(&prefetcher->lock);
 }

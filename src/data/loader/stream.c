@@ -51,9 +51,9 @@ static bool read_one(ls_prefetcher *prefetcher, ls_batch_slot *slot, int64_t j, 
 /* A sample that is not needed here. If bad samples are skipped, all ranks must find out which they are. */
 static bool pass_over(ls_prefetcher *prefetcher, ls_batch_slot *slot, ls_sample *sample)
 {
-    sample->passed_over = prefetcher->set->on_bad != LS_ON_BAD_SKIP;
+    sample->not_needed = prefetcher->set->on_bad != LS_ON_BAD_SKIP;
     bool there = read_one(prefetcher, slot, 0, &prefetcher->stream.spare, 0, sample);
-    sample->passed_over = false;
+    sample->not_needed = false;
     return there;
 }
 

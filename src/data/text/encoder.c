@@ -176,7 +176,7 @@ static void add_words(ls_encoder *e, size_t from, size_t to)
 }
 
 /* If added tokens are searched in the prepared text, the whole segment is prepared. */
-static void add_stretch(ls_encoder *e, size_t from, size_t to)
+static void add_segment(ls_encoder *e, size_t from, size_t to)
 {
     const ls_tokenizer *t = e->tokenizer;
     if (!t->prepared.count) {
@@ -229,11 +229,11 @@ bool ls_encoder_add(ls_encoder *e, const char *text, size_t length)
     e->words = 0;
     int64_t done = 0;
     for (ls_added_match m = {0}; ls_added_find(e->tokenizer, text, (int64_t)length, done, &m) && !e->failed;) {
-        if (done < m.from) add_stretch(e, (size_t)done, (size_t)m.from);
+        if (done < m.from) add_segment(e, (size_t)done, (size_t)m.from);
         if (!e->failed) add_added(e, m.token, (size_t)m.from, (size_t)m.to, (size_t)done);
         if (done < m.to) done = m.to;
     }
-    if (!e->failed) add_stretch(e, (size_t)done, length);
+    if (!e->failed) add_segment(e, (size_t)done, length);
     return !e->failed;
 }
 

@@ -37,7 +37,7 @@ static size_t simplify(const char *text, char *to)
 }
 
 /* Bytes up to the next change between letters or digits and others. */
-static size_t stretch(const char *text, size_t room, bool *is_word)
+static size_t segment_length(const char *text, size_t room, bool *is_word)
 {
     size_t length = 0;
     for (size_t step; length < room; length += step) {
@@ -55,7 +55,7 @@ static void blank_articles(char *text, size_t room)
 {
     bool is_word = false;
     for (size_t step; room; text += step, room -= step) {
-        step = stretch(text, room, &is_word);
+        step = segment_length(text, room, &is_word);
         bool article = is_word && ((step == 1 && *text == 'a') || (step == 2 && !memcmp(text, "an", 2)) ||
                                    (step == 3 && !memcmp(text, "the", 3)));
         if (article) memset(text, ' ', step);

@@ -55,7 +55,7 @@ static void say_hello(ls_store *store, const char *challenge)
     ls_wire_send(&store->wire, &w);
 }
 
-static void be_welcome(ls_store *store, const char *proof)
+static void on_welcome(ls_store *store, const char *proof)
 {
     char expected[LS_PROOF];
     ls_store_prove(store, "rank 0", store->challenge, expected);
@@ -84,7 +84,7 @@ static void on_message(ls_wire *wire, const ls_json *message)
     else if ((text = ls_json_text(ls_json_get(message, "refused"))))
         give_up(store, LS_ERR_PEER, "rank %d was refused by rank 0 at %s:%d: %s", store->rank, store->address,
                 store->port, text);
-    else if ((text = ls_json_text(ls_json_get(message, "welcome")))) be_welcome(store, text);
+    else if ((text = ls_json_text(ls_json_get(message, "welcome")))) on_welcome(store, text);
     else if (!store->welcome)
         give_up(store, LS_ERR_PEER, "the server at %s:%d is not rank 0 of a job: set MASTER_PORT to a free port",
                 store->address, store->port);

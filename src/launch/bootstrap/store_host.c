@@ -83,7 +83,7 @@ LS_PRINTF(2, 3) static void refuse(client *v, const char *format, ...)
 }
 
 /* Wait until all connected processes have received the last message, ignoring what they send meanwhile. */
-static void part_with_all(ls_store *store)
+static void close_all(ls_store *store)
 {
     int64_t deadline = ls_after(LS_CLOSE_TIMEOUT);
     for (client *v = store->host->clients; v; v = v->next) {
@@ -101,7 +101,7 @@ LS_PRINTF(3, 4) static ls_status fail(ls_store *store, ls_message *why, const ch
     va_end(args);
     for (client *v = store->host->clients; v; v = v->next)
         if (v->rank > 0) say_text(&v->wire, "failed", why->text);
-    part_with_all(store);
+    close_all(store);
     return LS_ERR_PEER;
 }
 
@@ -141,7 +141,7 @@ static void welcome(client *v, int rank, const char *challenge)
 
 /* The rank is taken. The same process may have reconnected or, after the exchange, may be starting its next run too
  * early; it will retry. */
-static void meet_again(client *v, client *first, int rank, const char *challenge)
+static void on_taken_rank(client *v, client *first, int rank, const char *challenge)
 {
     ls_store_host *host = v->store->host;
     bool same = strcmp(first->self, v->self) == 0;
@@ -184,7 +184,7 @@ static void on_hello(client *v, const ls_json *m)
     else if (world != store->world)
         refuse(v, "it is one of %lld processes, and this job has %d (WORLD_SIZE)", (long long)world, store->world);
     else if (rank < 1 || rank >= world) refuse(v, "rank %lld is not a rank of this job other than 0", (long long)rank);
-    else if (store->host->member[rank]) meet_again(v, store->host->member[rank], (int)rank, challenge);
+    else if (store->host->member[rank]) on_taken_rank(v, store->host->member[rank], (int)rank, challenge);
     else welcome(v, (int)rank, challenge);
 }
 
@@ -271,7 +271,7 @@ static bool on_connection(ls_watch *watch, uint32_t events)
 
 /* Drop connections that do not identify themselves in time, and those that closed before all have joined: they may
  * reconnect. */
-static void clear_away(ls_store *store, bool gathering)
+static void remove_lost(ls_store *store, bool gathering)
 {
     ls_store_host *host = store->host;
     int64_t now = ls_now();
@@ -327,7 +327,7 @@ ls_status ls_store_host_open(ls_store *store, int64_t deadline, double seconds, 
     ls_loop_watch(store->loop, &host->listener, EPOLLIN);
     while (host->missing && !host->claim[0] && ls_now() < deadline) {
         wait_a_while(store, deadline);
-        clear_away(store, true);
+        remove_lost(store, true);
     }
     if (host->claim[0]) return fail(store, why, "%s", host->claim);
     return host->missing ? fail_for(store, is_absent, "connect to rank 0", seconds, why) : LS_OK;
@@ -380,7 +380,7 @@ ls_status ls_store_host_all_gather(ls_store *store, const void *mine, size_t siz
     while (!is_settled(store, size, &status, why)) {
         if (ls_now() >= deadline) return fail_for(store, is_silent, "send their data", seconds, why);
         wait_a_while(store, deadline);
-        clear_away(store, false);
+        remove_lost(store, false);
         if (host->claim[0]) return fail(store, why, "%s", host->claim);
     }
     if (status) return status;
@@ -404,11 +404,11 @@ ls_status ls_store_host_all_gather(ls_store *store, const void *mine, size_t siz
 
 /* ---- Latecomers ----------------------------------------------------------------------------------------------- */
 
-static void serve_latecomer(void *of)
+static void serve_late_client(void *of)
 {
     ls_store *store = of;
     ls_loop_wait(store->loop, 0);
-    clear_away(store, false);
+    remove_lost(store, false);
 }
 
 void ls_store_watch(ls_store *store, ls_claim_fn *claimed, void *user)
@@ -417,7 +417,7 @@ void ls_store_watch(ls_store *store, ls_claim_fn *claimed, void *user)
     host->claimed = claimed;
     host->user = user;
     host->complete = true;
-    host->watcher = ls_fd_watcher_start(store->loop, serve_latecomer, store);
+    host->watcher = ls_fd_watcher_start(store->loop, serve_late_client, store);
 }
 
 void ls_store_host_close(ls_store *store)

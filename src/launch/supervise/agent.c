@@ -157,7 +157,7 @@ static bool on_signal(ls_watch *watch, uint32_t events)
             raise(SIGSTOP);
             ls_worker_group_signal(&a->group, SIGCONT);
             break;
-        default: a->hinted = number; ls_worker_group_signal(&a->group, number);
+        default: a->user_signal = number; ls_worker_group_signal(&a->group, number);
         }
     }
     return true;
@@ -173,18 +173,18 @@ static int leftovers(const ls_agent *a, int number)
 }
 
 /* Workers that saved and ended on a signal did not fail: the job was told to end. */
-static void heed_hint(ls_agent *a)
+static void check_user_signal(ls_agent *a)
 {
     const ls_cause *cause = &a->group.cause;
-    if (!a->hinted || !cause->any || ls_cause_exit_code(cause) != 128 + a->hinted) return;
+    if (!a->user_signal || !cause->any || ls_cause_exit_code(cause) != 128 + a->user_signal) return;
     memset(&a->group.cause, 0, sizeof a->group.cause);
-    on_end_signal(a, a->hinted);
+    on_end_signal(a, a->user_signal);
 }
 
 static void on_event(ls_agent *a)
 {
     bool late = ls_now() >= a->kill_at;
-    if (a->phase == LS_AGENT_RUNNING) heed_hint(a);
+    if (a->phase == LS_AGENT_RUNNING) check_user_signal(a);
     if (ls_worker_group_is_undecided(&a->group)) return;
     if (a->phase == LS_AGENT_RUNNING && (a->group.cause.any || !a->could_start)) {
         char report[5000] = "a worker could not be started";

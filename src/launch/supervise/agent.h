@@ -37,7 +37,7 @@ struct ls_agent {
     bool strangers;   /* this process had children before */
     int told;         /* the signal that told this process to end; 0: none */
     int relayed;      /* the same, if the program above forwarded it; 0: not forwarded, or received elsewhere since */
-    int hinted;       /* SIGUSR1 or SIGUSR2, on which workers may end; 0: neither received */
+    int user_signal;  /* SIGUSR1 or SIGUSR2, on which workers may end; 0: neither received */
     bool could_start; /* all workers of the attempt were started */
     bool finished;
     int code; /* of the finished job */

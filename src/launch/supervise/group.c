@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { TAIL_LINES = 20, LAST_CALLS = 3, MOST_FILES = 1 << 20, CULPRIT_PATIENCE = 1000 /* ms */ };
+enum { TAIL_LINES = 20, LAST_CALLS = 3, MOST_FILES = 1 << 20, CAUSE_WAIT = 1000 /* ms */ };
 
 /* ---- Opening -------------------------------------------------------------------------------------------------- */
 
@@ -281,7 +281,7 @@ void ls_worker_group_abort(ls_worker_group *group, const char *words)
 }
 
 /* Did another host's worker fail first? */
-static bool is_elsewhere(const ls_worker_group *group)
+static bool failed_elsewhere(const ls_worker_group *group)
 {
     int culprit = group->shared >= 0 ? ls_segment_culprit(group->shared) : -1, first = group->assignment.first_rank;
     return culprit >= 0 && (culprit < first || culprit >= first + group->plan->opts.num_processes);
@@ -327,7 +327,7 @@ static void note_failure(ls_worker_group *group, int local_rank, bool same_momen
         fclose(log);
     }
     group->cause = cause;
-    group->act_at = is_elsewhere(group) ? ls_after(CULPRIT_PATIENCE * 1e-3) : ls_now();
+    group->act_at = failed_elsewhere(group) ? ls_after(CAUSE_WAIT * 1e-3) : ls_now();
 }
 
 /* A worker has ended and is still a zombie: record how, and reap it. */
@@ -343,14 +343,14 @@ static void reap_worker(ls_worker_group *group, int local_rank, bool failed, boo
 }
 
 /* A failing worker tells the others, and they may exit before it does: handle it first, since it is the first cause. */
-static void reap_culprit(ls_worker_group *group, int except)
+static void reap_first_cause(ls_worker_group *group, int except)
 {
     int culprit = group->shared >= 0 ? ls_segment_culprit(group->shared) - group->assignment.first_rank : -1;
     if (culprit < 0 || culprit >= group->plan->opts.num_processes || culprit == except) return;
     pid_t pid = group->worker[culprit].pid;
     int file = pid ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
     if (file < 0) return;
-    bool ended = poll(&(struct pollfd){.fd = file, .events = POLLIN}, 1, CULPRIT_PATIENCE) > 0;
+    bool ended = poll(&(struct pollfd){.fd = file, .events = POLLIN}, 1, CAUSE_WAIT) > 0;
     close(file);
     siginfo_t info = {0};
     if (!ended || waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || !info.si_pid) return;
@@ -358,7 +358,7 @@ static void reap_culprit(ls_worker_group *group, int except)
 }
 
 /* Record which workers are stopped by a signal, and which were continued. */
-static void note_standstill(ls_worker_group *group)
+static void note_stopped(ls_worker_group *group)
 {
     for (int i = 0; i < group->plan->opts.num_processes; i++) {
         ls_worker_process *worker = &group->worker[i];
@@ -373,21 +373,21 @@ static void note_standstill(ls_worker_group *group)
 }
 
 /* A stopped worker blocks all others. Returns when the next check is due. */
-static int64_t check_standstill(ls_worker_group *group, int64_t now)
+static int64_t check_stopped(ls_worker_group *group, int64_t now)
 {
-    int64_t patience = (int64_t)(group->plan->opts.dead_after * 1e9), next = LS_NEVER;
+    int64_t limit = (int64_t)(group->plan->opts.dead_after * 1e9), next = LS_NEVER;
     for (int i = 0; i < group->plan->opts.num_processes && !group->stopping && !group->cause.any; i++) {
         const ls_worker_process *worker = &group->worker[i];
         if (!worker->pid || !worker->stopped) continue;
-        if (now - worker->stopped >= patience) note_failure(group, i, false);
-        else if (worker->stopped + patience < next) next = worker->stopped + patience;
+        if (now - worker->stopped >= limit) note_failure(group, i, false);
+        else if (worker->stopped + limit < next) next = worker->stopped + limit;
     }
     return group->cause.any ? group->act_at : next;
 }
 
 void ls_worker_group_reap(ls_worker_group *group)
 {
-    note_standstill(group);
+    note_stopped(group);
     bool had_cause = group->cause.any;
     for (;;) {
         siginfo_t info = {0};
@@ -399,7 +399,7 @@ void ls_worker_group_reap(ls_worker_group *group)
             continue;
         }
         bool failed = info.si_code != CLD_EXITED || info.si_status != 0;
-        if (failed && !group->cause.any && !group->stopping) reap_culprit(group, local_rank);
+        if (failed && !group->cause.any && !group->stopping) reap_first_cause(group, local_rank);
         reap_worker(group, local_rank, failed, !had_cause);
     }
 }
@@ -428,7 +428,7 @@ int ls_worker_group_sweep(int number)
 
 int64_t ls_worker_group_tick(ls_worker_group *group)
 {
-    int64_t now = ls_now(), next = group->stopping ? LS_NEVER : check_standstill(group, now);
+    int64_t now = ls_now(), next = group->stopping ? LS_NEVER : check_stopped(group, now);
     for (int i = 0; i < group->plan->opts.num_processes; i++) {
         for (int s = 0; s < 2; s++) {
             int64_t at = ls_output_stream_tick(&group->worker[i].stream[s], now);

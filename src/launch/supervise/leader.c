@@ -306,7 +306,7 @@ static void on_end(ls_wire *wire, const char *why)
 
 /* ---- Time ----------------------------------------------------------------------------------------------------- */
 
-static void bury(ls_leader *l, host *h)
+static void remove_host(ls_leader *l, host *h)
 {
     if (h->joined && h->taking && !h->over && l->phase != ENDED) {
         char cause[400];
@@ -345,13 +345,13 @@ static int64_t check_hosts(ls_leader *l, int64_t now)
         }
         if (!h->lost && h->joined && now - h->wire.spoke >= beat) ls_wire_say(&h->wire, "beat", l->generation);
         if (!h->lost && h->wire.heard + dead < due) due = h->wire.heard + dead + 1;
-        if (h->lost) bury(l, h);
+        if (h->lost) remove_host(l, h);
     }
     return due;
 }
 
 /* How long the joined hosts wait for more. */
-static int64_t patience(const ls_leader *l)
+static int64_t join_wait(const ls_leader *l)
 {
     double seconds = l->plan->opts.last_call;
     if (l->generation && seconds > SECOND_CALL) seconds = SECOND_CALL;
@@ -363,7 +363,7 @@ static int64_t check_gathering(ls_leader *l, int64_t now)
     const ls_launch_opts *o = &l->plan->opts;
     int joined = count_joined(l);
     int64_t too_late = l->since + (int64_t)(o->join_timeout * 1e9);
-    if (joined >= o->min_hosts && l->last_call == LS_NEVER) l->last_call = now + patience(l);
+    if (joined >= o->min_hosts && l->last_call == LS_NEVER) l->last_call = now + join_wait(l);
     if (joined < o->min_hosts) l->last_call = LS_NEVER;
     if (joined >= o->max_hosts || l->last_call <= now) {
         start_generation(l);
@@ -393,7 +393,7 @@ static void check_generation(ls_leader *l)
     }
     /* A new host joins through a restart, but not at once, or a job that hosts join one by one would make no progress.
      * */
-    room = taking < l->plan->opts.max_hosts && ls_now() > l->began + patience(l);
+    room = taking < l->plan->opts.max_hosts && ls_now() > l->began + join_wait(l);
     if (l->phase == RUNNING && spare && room && !all_over) drain(l, JOINED, 0, "");
     if (l->phase == RUNNING && all_over && !all_good) drain(l, BROKEN, 1, "lockstep: a host ended without a cause\n");
     if (all_over) finish_generation(l);

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 /* A lock file in a temporary folder: locked as long as its launcher lives, however it ends. */
-#define MARK ".launcher"
+#define LOCK_FILE ".launcher"
 
 static int delete_entry(const char *path, const struct stat *about, int kind, struct FTW *place)
 {
@@ -27,16 +27,16 @@ static int delete_entry(const char *path, const struct stat *about, int kind, st
 /* Remove folders of launchers that were killed: those with an unlocked lock file. */
 static void sweep(const char *base)
 {
-    enum { LETTERS = 6 }; /* random ones behind the name */
+    enum { LETTERS = 6 }; /* random ones after the name */
     DIR *folder = opendir(base);
     for (struct dirent *entry; folder && (entry = readdir(folder));) {
-        char path[700], mark[720];
+        char path[700], lock[720];
         struct stat about;
         if (strncmp(entry->d_name, "lockstep_", 9) != 0 || strlen(entry->d_name) != 9 + LETTERS) continue;
         snprintf(path, sizeof path, "%.400s/%s", base, entry->d_name);
-        snprintf(mark, sizeof mark, "%s/" MARK, path);
+        snprintf(lock, sizeof lock, "%s/" LOCK_FILE, path);
         int file = lstat(path, &about) == 0 && S_ISDIR(about.st_mode) && about.st_uid == geteuid()
-                       ? open(mark, O_RDWR | O_NOFOLLOW | O_CLOEXEC)
+                       ? open(lock, O_RDWR | O_NOFOLLOW | O_CLOEXEC)
                        : -1;
         if (file < 0) continue;
         if (flock(file, LOCK_EX | LOCK_NB) == 0) nftw(path, delete_entry, 8, FTW_DEPTH | FTW_PHYS);
@@ -46,13 +46,13 @@ static void sweep(const char *base)
 }
 
 /* The lock file appears in the folder already locked: an unlocked one belongs to a dead launcher. */
-static int leave_mark(const char *root)
+static int create_lock_file(const char *root)
 {
-    char fresh[700], mark[700];
-    snprintf(fresh, sizeof fresh, "%s/" MARK ".new", root);
-    snprintf(mark, sizeof mark, "%s/" MARK, root);
+    char fresh[700], lock[700];
+    snprintf(fresh, sizeof fresh, "%s/" LOCK_FILE ".new", root);
+    snprintf(lock, sizeof lock, "%s/" LOCK_FILE, root);
     int file = open(fresh, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (file >= 0 && (flock(file, LOCK_EX | LOCK_NB) != 0 || rename(fresh, mark) != 0)) {
+    if (file >= 0 && (flock(file, LOCK_EX | LOCK_NB) != 0 || rename(fresh, lock) != 0)) {
         close(file);
         file = -1;
     }
@@ -86,7 +86,7 @@ bool ls_logs_open(ls_logs *logs, const ls_plan *plan)
     logs->processes = o->num_processes;
     bool asked = o->log_dir || any(plan->teed, o->num_processes) || any(plan->redirected, o->num_processes);
     logs->temporary = !asked;
-    logs->mark = -1;
+    logs->lock = -1;
     const char *base = o->log_dir, *run = asked ? o->run_id : "lockstep";
     if (!base) base = ls_environment_get(plan->inherited, "TMPDIR");
     if (!base || !*base) base = "/tmp";
@@ -100,7 +100,7 @@ bool ls_logs_open(ls_logs *logs, const ls_plan *plan)
             if (*name == '/') *name = '_';
         if (mkdtemp(logs->root)) {
             chmod(logs->root, 0755);
-            if (!asked) logs->mark = leave_mark(logs->root);
+            if (!asked) logs->lock = create_lock_file(logs->root);
             return true;
         }
     }
@@ -132,7 +132,7 @@ void ls_logs_close(ls_logs *logs)
 {
     if (logs->temporary && logs->root[0]) {
         nftw(logs->root, delete_entry, 8, FTW_DEPTH | FTW_PHYS);
-        if (logs->mark >= 0) close(logs->mark);
+        if (logs->lock >= 0) close(logs->lock);
     }
     logs->root[0] = '\0';
 }

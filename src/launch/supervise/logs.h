@@ -9,7 +9,7 @@
 typedef struct ls_logs {
     char root[600]; /* "": none */
     bool temporary; /* not requested: removed at the end */
-    int mark;       /* descriptor of the lock file; -1: none */
+    int lock;       /* descriptor of the lock file; -1: none */
     int processes;
 } ls_logs;
 

@@ -80,7 +80,7 @@ static void say_hello(member *m, const char *challenge)
     ls_wire_send(&m->wire, &w);
 }
 
-static void be_welcome(member *m, const char *proof)
+static void on_welcome(member *m, const char *proof)
 {
     char expected[LS_PROOF];
     ls_token_prove(m->plan->opts.token, "leader", m->challenge, expected);
@@ -148,7 +148,7 @@ static void on_message(ls_wire *wire, const ls_json *order)
     int64_t told_code = ls_json_integer(ls_json_get(order, "code"), 1);
     int code = told_code >= 0 && told_code < 256 ? (int)told_code : 1;
     if ((text = ls_json_text(ls_json_get(order, "lockstep")))) say_hello(m, text);
-    else if ((text = ls_json_text(ls_json_get(order, "welcome")))) be_welcome(m, text);
+    else if ((text = ls_json_text(ls_json_get(order, "welcome")))) on_welcome(m, text);
     else if ((text = ls_json_text(ls_json_get(order, "refused")))) {
         ls_log_line(LS_LOG_ERROR, "launch: the leader at %s:%d refuses this host: %s", m->plan->meeting_host,
                     m->plan->meeting_port, text);

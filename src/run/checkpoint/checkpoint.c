@@ -217,7 +217,7 @@ static char *plain_path(ls_run *run, const char *folder)
 
 /* A training that does not resume from the checkpoints in its folder numbers its own after them, and its limit counts
  * both: warn once, before anything is deleted. */
-static void mind_older_checkpoints(ls_run *run)
+static void warn_of_older_checkpoints(ls_run *run)
 {
     ls_session *session = run->session;
     char parent[PATH_MAX], kept[64] = "";
@@ -249,7 +249,7 @@ static bool choose_folder(ls_run *run, const char *folder)
         if (ls_is_main(run) &&
             !ls_claim_folder(&run->session->claims, ls_project_dir(run), "ls_save_state", &run->errors))
             return false;
-        mind_older_checkpoints(run);
+        warn_of_older_checkpoints(run);
         int64_t *numbers, count = ls_folder_numbers(checkpoints_folder(run, parent), &numbers);
         int64_t last = count ? numbers[count - 1] : -1;
         if (last < LS_CHECKPOINT_LAST) w->folder = ls_folder_numbered(parent, last + 1);
@@ -458,7 +458,7 @@ void ls_session_resume(ls_run *run)
     if (ls_failed(run)) return;
     note_beginning(run);
     if (!from) {
-        mind_older_checkpoints(run);
+        warn_of_older_checkpoints(run);
         return;
     }
     session->resume = NULL;

@@ -15,11 +15,11 @@
 #include "launch/placement.h"
 #include "run/alike.h"
 
-typedef struct card {
+typedef struct cpu_info {
     uint64_t machine; /* the same for processes on one kernel */
     uint64_t cpus;    /* and with the same allowed CPUs */
     ls_terms terms;   /* sent along: must be equal in all processes */
-} card;
+} cpu_info;
 
 static uint64_t machine_key(void)
 {
@@ -31,14 +31,14 @@ static uint64_t machine_key(void)
 }
 
 /* This process's index among those that may use the same CPUs, and their number. */
-static bool find_place(ls_run *run, const card *mine, int *place, int *sharers)
+static bool find_place(ls_run *run, const cpu_info *mine, int *place, int *sharers)
 {
     ls_comm *comm = run->comm;
     ls_message why = {{0}};
     *place = 0;
     *sharers = 1;
     if (comm->size == 1) return true;
-    card *all = ls_sys_alloc((size_t)comm->size * sizeof *all);
+    cpu_info *all = ls_sys_alloc((size_t)comm->size * sizeof *all);
     ls_status status = all ? ls_comm_all_gather(comm, mine, all, sizeof *mine, "ls_init", &why) : LS_ERR_MEMORY;
     if (!status) *sharers = 0;
     for (int r = 0; !status && r < comm->size; r++) {
@@ -58,7 +58,7 @@ bool ls_session_take_cpus(ls_run *run)
     int *cpus = ls_sys_alloc((size_t)count * sizeof *cpus);
     if (!cpus) return ls_fail(&run->errors, LS_ERR_MEMORY, "ls_init: no memory"), false;
     ls_cpus_allowed(cpus, count);
-    card mine = {machine_key(), ls_hash_of(cpus, (size_t)count * sizeof *cpus), ls_terms_of(run)};
+    cpu_info mine = {machine_key(), ls_hash_of(cpus, (size_t)count * sizeof *cpus), ls_terms_of(run)};
     int *first = find_place(run, &mine, &place, &sharers) ? ls_sys_alloc((size_t)(sharers + 1) * sizeof *first) : NULL;
     if (first) {
         bool enough = ls_placement("", cpus, count, sharers, first);

@@ -21,11 +21,11 @@
 #include "launch/bootstrap/exchange.h"
 #include "run/join/join.h"
 
-typedef struct card {
+typedef struct peer_info {
     uint64_t host[2];    /* key: the same for processes on one host */
     uint64_t meeting[2]; /* a unique name, for those who share a host with this process */
     char transport[16];  /* "": none */
-} card;
+} peer_info;
 
 typedef struct search {
     ls_identity *who;
@@ -33,7 +33,7 @@ typedef struct search {
     ls_message reason;
     ls_exchange *exchange; /* NULL if the transport finds the others by itself */
     int64_t seconds;       /* to wait for others; 0: no limit */
-    card *cards;           /* [world] */
+    peer_info *peers;      /* [world] */
     int *host;             /* [world] number of each rank's host */
     int hosts;
 } search;
@@ -116,24 +116,24 @@ static bool finds_others(const search *s)
     return s->transport && s->transport->finds_others;
 }
 
-static ls_status gather_cards(search *s, ls_message *why)
+static ls_status gather_peers(search *s, ls_message *why)
 {
-    card mine = {.transport = ""};
+    peer_info mine = {.transport = ""};
     find_key(mine.host);
     if (getrandom(mine.meeting, sizeof mine.meeting, 0) != (ssize_t)sizeof mine.meeting)
         mine.meeting[0] = (uint64_t)ls_comm_clock();
     snprintf(mine.transport, sizeof mine.transport, "%s", s->transport ? s->transport->name : "");
     if (finds_others(s))
-        return ls_link_gather(s->transport, s->who->rank, s->who->world, &mine, sizeof mine, s->cards, s->seconds, why);
-    return gather(s, &mine, sizeof mine, s->cards, why);
+        return ls_link_gather(s->transport, s->who->rank, s->who->world, &mine, sizeof mine, s->peers, s->seconds, why);
+    return gather(s, &mine, sizeof mine, s->peers, why);
 }
 
 /* Hosts are numbered in the order of their lowest ranks. */
-static void read_cards(search *s, ls_place *place)
+static void number_hosts(search *s, ls_place *place)
 {
     for (int r = 0; r < s->who->world; r++) {
         int first = 0;
-        while (memcmp(s->cards[first].host, s->cards[r].host, sizeof s->cards[r].host) != 0) first++;
+        while (memcmp(s->peers[first].host, s->peers[r].host, sizeof s->peers[r].host) != 0) first++;
         s->host[r] = first == r ? s->hosts++ : s->host[first];
     }
     *place = (ls_place){0};
@@ -151,10 +151,10 @@ static ls_status check_transports(const search *s, ls_message *why)
         *why = s->reason;
         return LS_ERR_UNSUPPORTED;
     }
-    const char *mine = s->cards[s->who->rank].transport;
+    const char *mine = s->peers[s->who->rank].transport;
     for (int r = 0; r < s->who->world; r++) {
-        const char *other = s->cards[r].transport;
-        if (strncmp(other, mine, sizeof s->cards[r].transport) == 0) continue;
+        const char *other = s->peers[r].transport;
+        if (strncmp(other, mine, sizeof s->peers[r].transport) == 0) continue;
         return ls_explain(why, LS_ERR_UNSUPPORTED, "rank %d has transport %.16s between hosts, rank %d %.16s: %s",
                           s->who->rank, mine, r, *other ? other : "none",
                           *other ? "set LOCKSTEP_COMM_TRANSPORT for all"
@@ -170,7 +170,7 @@ static ls_segment *open_segment(const search *s, const ls_place *place, ls_messa
     int first = 0;
     while (s->host[first] != s->host[s->who->rank]) first++;
     char name[64];
-    const uint64_t *number = s->cards[first].meeting;
+    const uint64_t *number = s->peers[first].meeting;
     snprintf(name, sizeof name, "%016" PRIx64 "%016" PRIx64, number[0], number[1]);
     int file = ls_share_memory(place, name, NULL, why);
     return file < 0 ? NULL : ls_segment_open(file, place->local_world, why);
@@ -178,7 +178,7 @@ static ls_segment *open_segment(const search *s, const ls_place *place, ls_messa
 
 /* ---- Joining -------------------------------------------------------------------------------------------------- */
 
-static ls_status join(ls_comm **comm, search *s, const ls_place *place, ls_lookout **lookout, ls_message *why)
+static ls_status join(ls_comm **comm, search *s, const ls_place *place, ls_rank_guard **guard, ls_message *why)
 {
     ls_status status = s->hosts > 1 ? check_transports(s, why) : LS_OK;
     if (status) return status;
@@ -193,14 +193,14 @@ static ls_status join(ls_comm **comm, search *s, const ls_place *place, ls_looko
                           .user = s};
     *comm = s->hosts > 1 ? ls_hosts_join(&opts, why) : ls_shm_join(segment, s->who->rank, why);
     if (*comm && s->who->rank == 0) {
-        *lookout = ls_lookout_open(segment->file, NULL, s->exchange);
+        *guard = ls_rank_guard_open(segment->file, NULL, s->exchange);
         s->exchange = NULL;
     }
     ls_segment_release(segment);
     return *comm ? LS_OK : LS_ERR_PEER;
 }
 
-ls_status ls_join_hosts(ls_comm **comm, ls_place *place, ls_lookout **lookout, ls_identity *who, ls_message *why)
+ls_status ls_join_hosts(ls_comm **comm, ls_place *place, ls_rank_guard **guard, ls_identity *who, ls_message *why)
 {
     search s = {.who = who, .seconds = (int64_t)ls_config_count(LS_SETTING_COMM_TIMEOUT)};
     s.transport = choose_transport(who, &s.reason);
@@ -213,18 +213,18 @@ ls_status ls_join_hosts(ls_comm **comm, ls_place *place, ls_lookout **lookout, l
         return LS_OK;
     }
     if (!status) {
-        s.cards = ls_sys_alloc((size_t)who->world * sizeof *s.cards);
+        s.peers = ls_sys_alloc((size_t)who->world * sizeof *s.peers);
         s.host = ls_sys_alloc((size_t)who->world * sizeof *s.host);
-        status = s.cards && s.host ? LS_OK : LS_ERR_MEMORY;
+        status = s.peers && s.host ? LS_OK : LS_ERR_MEMORY;
         if (status) ls_message_set(why, "no memory for %d processes", who->world);
     }
-    if (!status) status = gather_cards(&s, why);
+    if (!status) status = gather_peers(&s, why);
     if (!status) {
-        read_cards(&s, place);
-        status = join(comm, &s, place, lookout, why);
+        number_hosts(&s, place);
+        status = join(comm, &s, place, guard, why);
     }
     ls_exchange_close(s.exchange);
-    ls_sys_free(s.cards);
+    ls_sys_free(s.peers);
     ls_sys_free(s.host);
     return status;
 }

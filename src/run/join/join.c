@@ -48,7 +48,7 @@ static bool are_together(const ls_identity *who)
            (strcmp(who->master_addr, "127.0.0.1") == 0 || strcmp(who->master_addr, "localhost") == 0);
 }
 
-static ls_status join_together(ls_comm **comm, ls_place *place, ls_lookout **lookout, const ls_identity *who,
+static ls_status join_together(ls_comm **comm, ls_place *place, ls_rank_guard **guard, const ls_identity *who,
                                ls_message *why)
 {
     char job[640];
@@ -56,7 +56,7 @@ static ls_status join_together(ls_comm **comm, ls_place *place, ls_lookout **loo
     name_job(who, job, sizeof job);
     int file = ls_share_memory(&(ls_place){who->rank, who->world}, job, &meeting, why);
     ls_segment *segment = file < 0 ? NULL : ls_segment_open(file, who->world, why);
-    if (segment) *lookout = ls_lookout_open(segment->file, meeting, NULL);
+    if (segment) *guard = ls_rank_guard_open(segment->file, meeting, NULL);
     else ls_meeting_end(meeting);
     *comm = segment ? ls_shm_join(segment, who->rank, why) : NULL;
     ls_segment_release(segment);
@@ -70,13 +70,13 @@ bool ls_session_find_others(ls_run *run)
     ls_place place;
     ls_message why = {{0}};
     ls_comm *comm = NULL;
-    ls_lookout **lookout = &run->session->lookout;
+    ls_rank_guard **guard = &run->session->guard;
     ls_status status = ls_identity_read((const char *const *)environ, &who, &why);
     if (!status) ls_log_set_rank(who.rank);
     if (!status && who.world == 1) return true;
     if (!status)
-        status = are_together(&who) ? join_together(&comm, &place, lookout, &who, &why)
-                                    : ls_join_hosts(&comm, &place, lookout, &who, &why);
+        status = are_together(&who) ? join_together(&comm, &place, guard, &who, &why)
+                                    : ls_join_hosts(&comm, &place, guard, &who, &why);
     if (status) return ls_fail(&run->errors, status, "ls_init: %s", why.text), false;
     ls_session_join(run, comm);
     run->session->local_rank = place.local_rank;

@@ -18,11 +18,11 @@ typedef struct ls_place {
 int ls_share_memory(const ls_place *place, const char *name, ls_meeting **meeting, ls_message *why);
 
 /* hosts.c: join the processes of a job that may be on several hosts, in any placement. */
-ls_status ls_join_hosts(ls_comm **comm, ls_place *place, ls_lookout **lookout, ls_identity *who, ls_message *why);
+ls_status ls_join_hosts(ls_comm **comm, ls_place *place, ls_rank_guard **guard, ls_identity *who, ls_message *why);
 
-/* lookout.c: rank 0 keeps its address open for the run, because a process that claims one of the others' ranks may be
- * the right one. Takes over the meeting and the exchange (either may be NULL); `file` is the segment's. NULL if there
- * is nothing to watch. */
-ls_lookout *ls_lookout_open(int file, ls_meeting *meeting, ls_exchange *exchange);
+/* rank_guard.c: rank 0 keeps its address open for the run, because a process that claims one of the others' ranks may
+ * be the right one. Takes over the meeting and the exchange (either may be NULL); `file` is the segment's. NULL if
+ * there is nothing to watch. */
+ls_rank_guard *ls_rank_guard_open(int file, ls_meeting *meeting, ls_exchange *exchange);
 
 #endif
