@@ -4,8 +4,8 @@
 # LOCKSTEP_CUDA_ARCHITECTURES as CMAKE_CUDA_ARCHITECTURES; "native" builds fastest, for the GPU of this machine alone
 # LOCKSTEP_CUDA_HINTS         folders with libraries that are elsewhere, such as nvidia/cudnn of a Python installation
 #
-# nvcc is looked for in CUDACXX, PATH, CUDA_PATH and /usr/local/cuda. Only where it compiles for a GPU is the language CUDA
-# switched on, which fails without return: a toolkit that is half there, or too old for the C++ compiler, is not an error.
+# nvcc is searched for in CUDACXX, PATH, CUDA_PATH and /usr/local/cuda. enable_language(CUDA) stops CMake if the compiler does
+# not work, so a toolkit that is incomplete, or too old for the C++ compiler, is detected before.
 include(CheckLanguage)
 
 set(LOCKSTEP_WITH_CUDA AUTO CACHE STRING "Build for CUDA: AUTO (where it is found), ON (it must be there), OFF")
@@ -15,8 +15,14 @@ set(LOCKSTEP_CUDA_HINTS "" CACHE STRING "Folders with include/ and lib/ of cuBLA
 set(LOCKSTEP_HAS_CUDA NO)
 set(LOCKSTEP_CUDA_LACKS "no nvcc in PATH, CUDA_PATH or /usr/local/cuda")
 
-# Sanitizers and emulators know nothing of a GPU's addresses.
-if(LOCKSTEP_WITH_CUDA AND NOT CMAKE_CROSSCOMPILING AND NOT LOCKSTEP_SANITIZE AND NOT LOCKSTEP_FUZZ)
+set(wanted ${LOCKSTEP_WITH_CUDA})
+if(NOT wanted)
+    set(LOCKSTEP_CUDA_LACKS "LOCKSTEP_WITH_CUDA is OFF")
+elseif(CMAKE_CROSSCOMPILING OR LOCKSTEP_SANITIZE OR LOCKSTEP_FUZZ)
+    set(wanted OFF)
+    set(LOCKSTEP_CUDA_LACKS "cross builds, sanitizers and fuzzers do not support CUDA")
+endif()
+if(wanted)
     get_filename_component(beside "$ENV{CUDACXX}" DIRECTORY)
     find_program(LOCKSTEP_NVCC nvcc HINTS ${beside} ENV CUDA_PATH ENV CUDA_HOME PATHS /usr/local/cuda
                  PATH_SUFFIXES bin)
@@ -35,7 +41,7 @@ if(LOCKSTEP_WITH_CUDA AND NOT CMAKE_CROSSCOMPILING AND NOT LOCKSTEP_SANITIZE AND
     endif()
 endif()
 
-if(CMAKE_CUDA_COMPILER)
+if(wanted AND CMAKE_CUDA_COMPILER)
     set(CMAKE_CUDA_ARCHITECTURES ${LOCKSTEP_CUDA_ARCHITECTURES})
     set(CMAKE_CUDA_STANDARD 17)
     set(CMAKE_CUDA_STANDARD_REQUIRED ON)
