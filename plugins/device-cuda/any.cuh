@@ -1,5 +1,5 @@
-/* any.cuh - numbers of any type to any other, as the CPU converts: integers by way of int64_t, real numbers by way of
- * double. For kernels in which speed does not matter; all threads take the same branches. */
+/* any.cuh - convert between any two number types like the CPU: integers through int64_t, real numbers through double.
+ * For kernels whose speed does not matter; all threads take the same branches. */
 #ifndef LOCKSTEP_CUDA_ANY_CUH
 #define LOCKSTEP_CUDA_ANY_CUH
 

@@ -1,9 +1,9 @@
 /* copy.cu - copies between types and layouts.
  *
- * Copies within a type move units of up to 16 bytes: rows that both sides have in one piece are cut into the largest
- * units that fit them. Where the sides are contiguous along different dimensions (transpositions, channels first to
- * channels last) tiles go through shared memory, so that both sides are accessed in whole lines. Conversions between
- * f32 and the half types are as fast; those of other types go element by element. */
+ * Copies within a type move units of up to 16 bytes: rows that are contiguous on both sides are divided into the
+ * largest units that fit. If the two sides are contiguous along different dimensions (transposes, channels first to
+ * channels last), tiles pass through shared memory, so that both sides are accessed in whole cache lines. Conversions
+ * between f32 and half types are as fast; those of other types work element by element. */
 #include "any.cuh"
 #include "walk.cuh"
 
@@ -38,7 +38,7 @@ static __global__ void __launch_bounds__(BLOCK) convert_each(const __grid_consta
     }
 }
 
-/* Between f32 and half types; `is_dense`: neither side has gaps, both are aligned to 16 bytes. */
+/* Between f32 and half types; is_dense: both sides are contiguous and aligned to 16 bytes. */
 template <bool is_dense>
 static __global__ void __launch_bounds__(BLOCK) convert_float(const __grid_constant__ copy_args a)
 {
@@ -122,7 +122,7 @@ static __global__ void __launch_bounds__(32 * TILE_ROWS) turn_tiles(const __grid
     }
 }
 
-/* The copy as a transposition; false: it is none, or one side is too short for tiles to pay. */
+/* Describe the copy as a transpose; false: it is none, or a side is too short for tiles. */
 static bool turn_of(const copy_args *copy, turn_args *turn)
 {
     const cuda_walk *w = &copy->walk;
@@ -150,7 +150,7 @@ static bool turn_of(const copy_args *copy, turn_args *turn)
 
 /* ---- the choice ---- */
 
-/* Cut rows that are in one piece on both sides into units; returns their size in bytes. */
+/* Divide rows that are contiguous on both sides into units; returns the size of a unit in bytes. */
 static size_t widen(copy_args *a, size_t size)
 {
     cuda_walk *w = &a->walk;

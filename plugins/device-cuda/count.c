@@ -1,7 +1,7 @@
-/* count.c - how many GPUs a program would find, without asking the driver.
+/* count.c - count the GPUs that a program would find, without starting the driver.
  *
- * CUDA cannot be used in a process that was forked after it was started, and the question comes before processes are
- * started. So the driver is not asked: its device files are counted, and CUDA_VISIBLE_DEVICES is read as it would. */
+ * CUDA cannot be used in a process that was forked after CUDA was started, and launchers count GPUs before they fork.
+ * So device files are counted instead, and CUDA_VISIBLE_DEVICES is read the way the driver reads it. */
 #include "count.h"
 
 #include <ctype.h>
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Loading the driver's library starts nothing. */
+/* Loading the driver's library does not start it. */
 static bool has_driver(void)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
@@ -19,7 +19,7 @@ static bool has_driver(void)
     return driver != NULL;
 }
 
-/* Files /dev/nvidia0, /dev/nvidia1, ...; a container has those of its own GPUs. Windows' Linux has one for all. */
+/* Files /dev/nvidia0, /dev/nvidia1, ...; a container has those of its own GPUs. Linux on Windows has one for all. */
 static int device_files(void)
 {
     DIR *folder = opendir("/dev");

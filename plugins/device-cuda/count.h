@@ -1,11 +1,11 @@
-/* count.h - GPUs that are there, before the driver is started. */
+/* count.h - the number of GPUs, without starting the driver. */
 #ifndef LOCKSTEP_CUDA_COUNT_H
 #define LOCKSTEP_CUDA_COUNT_H
 
 #include <stdbool.h>
 
 int cuda_count(void);
-/* Of so many GPUs, those that CUDA_VISIBLE_DEVICES lets a process see: "1,0", "GPU-8a3f...", "" (none), NULL (all). */
+/* How many of the GPUs CUDA_VISIBLE_DEVICES makes visible: "1,0", "GPU-8a3f...", "" (none), NULL (all). */
 int cuda_visible(const char *list, int present);
 
 #endif

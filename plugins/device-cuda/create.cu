@@ -24,7 +24,7 @@ template <typename Unit> static __global__ void __launch_bounds__(BLOCK) fill_un
     }
 }
 
-/* Memory without gaps: 16 bytes at a time, the last few one by one. */
+/* Contiguous memory: 16 bytes at a time, then single bytes. */
 static __global__ void __launch_bounds__(BLOCK) fill_bytes(uint8_t *out, uint64_t pattern, int64_t bytes)
 {
     uint32_t low = (uint32_t)pattern, high = (uint32_t)(pattern >> 32);
@@ -34,7 +34,7 @@ static __global__ void __launch_bounds__(BLOCK) fill_bytes(uint8_t *out, uint64_
     if (blockIdx.x == 0 && last < bytes) out[last] = (uint8_t)(pattern >> 8 * (threadIdx.x % 8));
 }
 
-/* A number as the bits of a type, rounded as the CPU does. */
+/* The bits of a number in a type, rounded as on the CPU. */
 static uint64_t bits_of(ls_dtype dtype, double value)
 {
     int64_t whole = value != value ? 0 : value >= 0x1p63 ? INT64_MAX : value <= -0x1p63 ? INT64_MIN : (int64_t)value;

@@ -1,8 +1,8 @@
-/* cuda.h - the inside of the CUDA device: what its files share.
+/* cuda.h - internals of the CUDA device, shared by its files.
  *
- * The way of a call: plugin.c (the table of plugin.h) -> ops.c (opcode to function) -> one function per row of ops.def,
- * which picks kernels by type and layout and enqueues them in a stream. Files end in .cu where they hold kernels and in
- * .c where they only call libraries. Operand orders are documented above the CPU functions (src/device/cpu). */
+ * The path of a call: plugin.c (the table of plugin.h) -> ops.c (opcode to function) -> one function per row of
+ * ops.def, which chooses kernels by type and layout and enqueues them in a stream. Files with kernels end in .cu, files
+ * that only call libraries in .c. Operand orders are documented above the CPU functions (src/device/cpu). */
 #ifndef LOCKSTEP_DEVICE_CUDA_H
 #define LOCKSTEP_DEVICE_CUDA_H
 
@@ -16,8 +16,8 @@ extern "C" {
 
 typedef struct cuda_blas cuda_blas;     /* cuBLASLt: handle and chosen algorithms (blas.c) */
 typedef struct cuda_dnn cuda_dnn;       /* cuDNN: handle and plans (dnn.c) */
-typedef struct cuda_fault cuda_fault;   /* what kernels found wrong with their data (fault.h) */
-typedef struct cuda_recent cuda_recent; /* the operators that were submitted last (recent.c) */
+typedef struct cuda_fault cuda_fault;   /* data that kernels could not use (fault.h) */
+typedef struct cuda_recent cuda_recent; /* the operators submitted last (recent.c) */
 
 typedef struct cuda_device {
     const ls_host *host;
@@ -38,7 +38,7 @@ typedef struct cuda_device {
     int64_t host_calls;          /* operators that ran on the host, for want of a kernel */
 } cuda_device;
 
-/* One operator: enqueue it, or say why not. Scratch memory comes from cuda_take(). */
+/* Enqueue one operator, or report why not. Scratch memory comes from cuda_take(). */
 typedef ls_status cuda_op(cuda_device *d, cudaStream_t stream, const ls_call *call, ls_message *why);
 
 /* A row without a function of its own runs on the host. */
@@ -59,9 +59,9 @@ typedef ls_status cuda_op(cuda_device *d, cudaStream_t stream, const ls_call *ca
 #undef LS_CUDA_COLLECTIVE
 
 ls_status cuda_run(cuda_device *d, cudaStream_t stream, const ls_call *call, ls_message *why);
-/* Is there a function for it? */
+/* Does the operator have a function? */
 bool cuda_has(ls_opcode op);
-/* Run a call on the host's CPU: operands travel there and back, and the host waits. For rare operators and types. */
+/* Run a call on the host's CPU: operands are copied there and back, and the host waits. For rare operators. */
 cuda_op cuda_on_host;
 
 /* ---- failures (error.c) ---- */
@@ -69,9 +69,9 @@ cuda_op cuda_on_host;
 /* Fill in the reason of a CUDA error and return the status it means; LS_OK for cudaSuccess. `why` may be NULL. */
 ls_status cuda_check(cudaError_t error, const char *what, ls_message *why);
 ls_status cuda_refuse(ls_message *why, ls_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* Of the launches since the last check. Does not wait. */
+/* The status of all launches since the last check. Does not wait. */
 #define CUDA_LAUNCHED(why) cuda_check(cudaGetLastError(), "kernel launch", (why))
-/* Return from the calling function unless it is LS_OK. */
+/* Return the status from the calling function unless it is LS_OK. */
 #define CUDA_TRY(expression)                                                                                           \
     do {                                                                                                               \
         ls_status try_status = (expression);                                                                           \

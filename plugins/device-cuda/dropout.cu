@@ -1,4 +1,4 @@
-/* dropout.cu - dropout, bit for bit that of the CPU. */
+/* dropout.cu - dropout, with the same bits as on the CPU. */
 #include "number.cuh"
 #include "philox.cuh"
 #include "walk.cuh"
@@ -15,7 +15,7 @@ typedef struct dropout_args {
     double scale;
 } dropout_args;
 
-/* Eight elements a thread, without gaps. */
+/* Contiguous; eight elements per thread. */
 static __global__ void __launch_bounds__(BLOCK) drop_dense(const __grid_constant__ dropout_args a)
 {
     float scale = (float)a.scale;
@@ -38,7 +38,7 @@ static __global__ void __launch_bounds__(BLOCK) drop_dense(const __grid_constant
     }
 }
 
-/* Four elements a thread, any layout. */
+/* Any layout; four elements per thread. */
 template <typename C>
 static __global__ void __launch_bounds__(BLOCK) drop_strided(const __grid_constant__ dropout_args a)
 {
@@ -59,7 +59,7 @@ static __global__ void __launch_bounds__(BLOCK) drop_strided(const __grid_consta
 }
 
 /* in: x, kept? out: y, same shape, kept? Element i is kept if its uniform number is at least p. The gradient is this
- * operator applied to dy with the same seed and offset. What was kept is not noted down: drawing again is faster than
+ * operator applied to dy with the same seed and offset. `kept` is not used: drawing again is faster than
  * reading it. */
 ls_status cuda_dropout(cuda_device *d, cudaStream_t stream, const ls_call *call, ls_message *why)
 {

@@ -1,4 +1,4 @@
-/* entries.h - the functions behind the table of plugin.h, which says what each must do. */
+/* entries.h - the functions in the device table; plugin.h specifies them. */
 #ifndef LOCKSTEP_CUDA_ENTRIES_H
 #define LOCKSTEP_CUDA_ENTRIES_H
 

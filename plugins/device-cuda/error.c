@@ -1,4 +1,4 @@
-/* error.c - CUDA's errors in words that say what to do. */
+/* error.c - CUDA's errors as messages with advice. */
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -15,16 +15,16 @@ ls_status cuda_refuse(ls_message *why, ls_status status, const char *format, ...
     return status;
 }
 
-/* What a user can do about it; "": CUDA's own words say it all. */
+/* Advice for the user; "": CUDA's message is enough. */
 static const char *cure(cudaError_t error)
 {
     switch (error) {
     case cudaErrorInitializationError:
-        return "; a process that was forked after CUDA was started cannot use it: start processes with `lockstep "
-               "launch` or ls_launch(), or fork before the device is opened";
+        return "; CUDA cannot be used in a process that was forked after it was started: start processes with "
+               "`lockstep launch` or ls_launch(), or fork before the device is opened";
     case cudaErrorNoKernelImageForDevice:
-        return "; this GPU's architecture was not compiled for: configure with -DLOCKSTEP_CUDA_ARCHITECTURES=native";
-    case cudaErrorDevicesUnavailable: return "; another process holds the GPU for itself (nvidia-smi shows which)";
+        return "; the plug-in has no code for this GPU: configure with -DLOCKSTEP_CUDA_ARCHITECTURES=native";
+    case cudaErrorDevicesUnavailable: return "; another process uses the GPU exclusively (nvidia-smi shows which)";
     case cudaErrorECCUncorrectable: return "; the GPU's memory is defective or needs a reset (nvidia-smi -q -d ECC)";
     case cudaErrorMemoryAllocation: return "; a smaller batch needs less";
     default: return "";
@@ -60,7 +60,7 @@ ls_status cuda_check(cudaError_t error, const char *what, ls_message *why)
 {
     if (error == cudaSuccess) return LS_OK;
     if (is_fatal(error)) atomic_store(&died_of, (int)error);
-    cudaGetLastError(); /* an error that leaves the device usable is not to meet the next call again */
+    cudaGetLastError(); /* otherwise the next call would report it again */
     ls_status status = error == cudaErrorMemoryAllocation ? LS_ERR_MEMORY : LS_ERR_DEVICE;
     return cuda_refuse(why, status, "%s: %s (CUDA error %d)%s", what, cudaGetErrorString(error), (int)error,
                        cure(error));

@@ -1,4 +1,4 @@
-/* fault.c - the host's side of fault.h: memory that the device writes and the host reads without a copy. */
+/* fault.c - the host side of fault.h: memory that the device writes and the host reads without a copy. */
 #include "fault.h"
 
 #include <stdio.h>
@@ -31,7 +31,7 @@ ls_status cuda_fault_read(cuda_device *d, void (*blame)(const char *site, ls_opc
                           ls_message *why)
 {
     cuda_fault *fault = d->fault;
-    if (!__atomic_exchange_n(&fault->there, 0, __ATOMIC_ACQUIRE)) return LS_OK; /* or another thread reports it */
+    if (!__atomic_exchange_n(&fault->there, 0, __ATOMIC_ACQUIRE)) return LS_OK; /* only one thread reports it */
     bool is_target = fault->op == LS_OP_cross_entropy || fault->op == LS_OP_cross_entropy_grad ||
                      fault->op == LS_OP_nll_loss || fault->op == LS_OP_nll_loss_grad;
     cuda_refuse(why, LS_ERR_VALUE,

@@ -1,13 +1,13 @@
-/* fault.h - data that a kernel cannot work with, such as an index out of range.
+/* fault.h - data that a kernel cannot use, such as an index out of range.
  *
- * A kernel that meets some writes it down and goes on harmlessly; the host reads it when it next waits for the device
- * and reports it with the operator and the module that it belongs to. The first of several wins. */
+ * The kernel records the fault and continues without touching wrong memory; the host reads the record at its next wait
+ * and reports it with the operator and the module. Of several faults only the first is kept. */
 #ifndef LOCKSTEP_CUDA_FAULT_H
 #define LOCKSTEP_CUDA_FAULT_H
 
 #include "cuda.h"
 
-/* Where a kernel reports to: by value, an argument of the launch. */
+/* Where a kernel reports; passed by value as an argument of the launch. */
 typedef struct cuda_fault_site {
     int32_t *taken;             /* device memory: 0 until the first fault */
     struct cuda_fault *written; /* host memory that the device sees */
@@ -30,8 +30,8 @@ extern "C" {
 ls_status cuda_fault_new(cuda_device *d, ls_message *why);
 void cuda_fault_free(cuda_device *d);
 cuda_fault_site cuda_fault_at(const cuda_device *d, const ls_call *call);
-/* After a wait: LS_OK, or what was found, which is forgotten then. `blame` puts names in front of the reason (that of
- * ls_host, or NULL where the caller does so). */
+/* After a wait: LS_OK, or the fault that was recorded, which is cleared. `blame` adds the names to the message: that of
+ * ls_host, or NULL if the caller adds them. */
 ls_status cuda_fault_read(cuda_device *d, void (*blame)(const char *site, ls_opcode op, ls_message *why),
                           ls_message *why);
 
@@ -40,7 +40,7 @@ ls_status cuda_fault_read(cuda_device *d, void (*blame)(const char *site, ls_opc
 #endif
 
 #ifdef __CUDACC__
-/* True when the index is good; else it is reported. */
+/* True if the index is valid; else it is reported. */
 static __device__ __forceinline__ bool fault_unless_index(cuda_fault_site at, int64_t index, int64_t limit)
 {
     if ((uint64_t)index < (uint64_t)limit) return true;

@@ -1,7 +1,7 @@
-/* host.c - an operator that has no kernel runs on the host's CPU: right, and slow.
+/* host.c - run an operator without a kernel on the host's CPU: correct but slow.
  *
- * Operands may overlap: views of one tensor, results that are updated. So it is not operands that travel but spans of
- * memory, the overlapping ones as one, and operands are found again in the copies. */
+ * Operands may overlap: views of one tensor, results that are updated. So spans of memory are copied instead of
+ * operands, overlapping ones as one, and the operands of the CPU's call point into the copies. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -20,7 +20,7 @@ typedef struct trip {
     int count;
 } trip;
 
-/* Add an operand's memory, united with the spans that it touches. */
+/* Add an operand's memory, merged with the spans that it overlaps. */
 static void add(trip *t, const cuda_device *d, const ls_operand *x, bool is_written)
 {
     if (!x || cuda_numel(x) == 0) return;
@@ -43,7 +43,7 @@ static void add(trip *t, const cuda_device *d, const ls_operand *x, bool is_writ
     t->count = kept + 1;
 }
 
-/* The same operand in the copies; forms that the device keeps of it are not the CPU's. */
+/* The operand in the copies, without the device's derived forms. */
 static ls_operand moved(const trip *t, const ls_operand *x)
 {
     ls_operand here = *x;

@@ -1,7 +1,7 @@
-/* map.cu - types and layouts of a map's operands decide which of its kernels runs. */
+/* map.cu - choose the kernel of a map by the types and layouts of its operands. */
 #include "map.h"
 
-/* An input in the common type: itself, or a dense copy in scratch memory. */
+/* An input in the common type: the operand itself, or a dense copy in scratch memory. */
 typedef struct map_input {
     ls_operand operand;
     ls_workspace space;
@@ -17,7 +17,7 @@ static ls_status take_input(cuda_device *d, cudaStream_t stream, const ls_operan
     return cuda_convert(d, stream, x, &input->operand, why);
 }
 
-/* How y goes with x and the result in the dense kernel; false: it does not. */
+/* Can the dense kernel run? *period says how y repeats. */
 static bool is_dense(const map_args *a, const map_kind *kind, int64_t *period)
 {
     const cuda_walk *w = &a->walk;

@@ -1,4 +1,4 @@
-/* map.cuh - kernels of maps, from their expressions.
+/* map.cuh - the kernels of maps, made from expressions.
  *
  *     MAP_REAL(add, x + y)     the expression for real numbers of type R, float or double; k0, k1: attributes
  *     MAP_WHOLE(add, x + y)    for integers, which are int64_t
@@ -27,7 +27,7 @@
         }                                                                                                              \
     };
 
-/* Any layout. C: what numbers are computed in; K: the type of attributes. */
+/* Any layout. C: the type computed in; K: the type of attributes. */
 template <typename F, int inputs, typename C, typename K>
 static __global__ void __launch_bounds__(MAP_BLOCK) map_strided(const __grid_constant__ map_args a)
 {
@@ -64,7 +64,7 @@ static __global__ void __launch_bounds__(MAP_BLOCK) map_dense(const __grid_const
         for (int k = 0; k < 8; k++) x[k] = F::of(x[k], y[k], k0, k1);
         store8(a.out_dtype, a.out, g * 8, x);
     }
-    int64_t last = groups * 8 + threadIdx.x; /* up to seven elements; y does not repeat in groups there */
+    int64_t last = groups * 8 + threadIdx.x; /* up to seven elements; if there are any, y does not repeat */
     if (blockIdx.x == 0 && last < a.walk.count) {
         float x = load_as<float>(a.dtype, a.x, last);
         float y = inputs > 1 ? load_as<float>(a.dtype, a.y, a.period < 0 ? last : 0) : 0;

@@ -1,8 +1,8 @@
-/* map.h - operators that compute each element from the elements at the same place of one or two inputs.
+/* map.h - operators that compute each element from the elements at the same position of one or two inputs.
  *
- * A map is a pair of expressions, one for real and one for whole numbers (map.cuh); map.cu chooses the kernel. The
- * number types are looked at while a kernel runs, not compiled in: every thread takes the same branch, and one kernel
- * per expression and class of numbers is all there is to compile. */
+ * A map is a pair of expressions, one for real numbers and one for integers (map.cuh); map.cu chooses the kernel. The
+ * number types are arguments of the kernel, not template parameters: all threads take the same branch, and only one
+ * kernel per expression and class of numbers has to be compiled. */
 #ifndef LOCKSTEP_CUDA_MAP_H
 #define LOCKSTEP_CUDA_MAP_H
 
@@ -14,7 +14,7 @@ typedef struct map_args {
     const void *x, *y;
     int32_t out_dtype, dtype; /* of the result: dtype or bool; of x and y */
     double k0, k1;            /* attributes */
-    /* Of the kernel for dense operands: groups of 8 elements after which y repeats; -1: never, 0: y is one element. */
+    /* For the dense kernel: number of groups of 8 elements after which y repeats; -1: never, 0: y is one element. */
     int64_t period;
 } map_args;
 

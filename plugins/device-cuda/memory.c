@@ -1,11 +1,11 @@
-/* memory.c - memory on the device, pinned memory of the host, and bytes between them. */
+/* memory.c - device memory, pinned host memory, and copies between them. */
 #include <stdio.h>
 
 #include "entries.h"
 #include "recent.h"
 #include "values.h"
 
-/* The library says how much of its own it holds; other programs may hold the rest. */
+/* The library reports how much memory it uses itself; other programs may use the rest. */
 static void report_full(const cuda_device *d, size_t bytes)
 {
     size_t left = 0, all = 0;
@@ -24,7 +24,7 @@ ls_status cuda_alloc(void *device, size_t bytes, void **address)
     return status;
 }
 
-/* cudaFree waits for all work that was submitted before it. */
+/* cudaFree waits for all work submitted before it. */
 void cuda_release(void *device, void *address, size_t bytes)
 {
     (void)bytes;
@@ -44,7 +44,7 @@ void cuda_host_release(void *device, void *memory, size_t bytes)
     if (cuda_enter(device, NULL) == LS_OK) cuda_check(cudaFreeHost(memory), "cudaFreeHost", NULL);
 }
 
-/* A copy to memory that is not pinned is complete when the call returns: it is a wait. */
+/* A copy to memory that is not pinned waits until it is complete. */
 static bool is_pinned(const void *memory)
 {
     struct cudaPointerAttributes attributes;

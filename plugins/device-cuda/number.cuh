@@ -1,4 +1,4 @@
-/* number.cuh - number types of operands as C++ types, the types that arithmetic is done in, sums within a warp. */
+/* number.cuh - number types as C++ types, the types computed in, loads and stores, sums within a warp. */
 #ifndef LOCKSTEP_CUDA_NUMBER_CUH
 #define LOCKSTEP_CUDA_NUMBER_CUH
 
@@ -38,7 +38,7 @@ template <typename To, typename From> __device__ __forceinline__ To as(From x)
     else return (To)x;
 }
 
-/* Run the statements with `T` standing for the C++ type of a floating ls_dtype; refuse any other. */
+/* Run the statements with T as the C++ type of a floating ls_dtype; refuse all others. */
 #define CUDA_FLOATING(dtype, why, ...)                                                                                 \
     switch (dtype) {                                                                                                   \
     case LS_F32: {                                                                                                     \
@@ -60,9 +60,9 @@ template <typename To, typename From> __device__ __forceinline__ To as(From x)
     default: return cuda_refuse((why), LS_ERR_DTYPE, "no kernel for this number type");                                \
     }
 
-/* ---- elements whose type is known only while the kernel runs: all threads take the same branch ---- */
+/* ---- elements whose type is an argument of the kernel: all threads take the same branch ---- */
 
-/* Element i of an array, in class C: float for f32 and half types, double for f64, int64_t for integers and bool. */
+/* Load element i as a C: float for f32 and half types, double for f64, int64_t for integers and bool. */
 template <typename C> __device__ __forceinline__ C load_as(int dtype, const void *data, int64_t i)
 {
     if constexpr (std::is_same<C, float>::value) {
@@ -79,7 +79,7 @@ template <typename C> __device__ __forceinline__ C load_as(int dtype, const void
     }
 }
 
-/* The same for writing. Every class can be written as bool. */
+/* Store element i. Every C can be stored as bool. */
 template <typename C> __device__ __forceinline__ void store_as(int dtype, void *data, int64_t i, C value)
 {
     if (dtype == LS_BOOL) {
@@ -99,7 +99,7 @@ template <typename C> __device__ __forceinline__ void store_as(int dtype, void *
     }
 }
 
-/* Eight elements from index i on, a multiple of 8 in memory aligned to 16 bytes. */
+/* Load eight elements from index i, a multiple of 8, of an array aligned to 16 bytes. */
 static __device__ __forceinline__ void load8(int dtype, const void *data, int64_t i, float (&x)[8])
 {
     if (dtype == LS_F32) {
@@ -121,7 +121,7 @@ static __device__ __forceinline__ void load8(int dtype, const void *data, int64_
         for (int k = 0; k < 8; k++) x[k] = __bfloat162float(bits.brain[k]);
 }
 
-/* The same for writing; bool, too. */
+/* Store eight elements, also as bool. */
 static __device__ __forceinline__ void store8(int dtype, void *data, int64_t i, const float (&x)[8])
 {
     if (dtype == LS_F32) {
@@ -149,7 +149,7 @@ static __device__ __forceinline__ void store8(int dtype, void *data, int64_t i, 
     *(uint4 *)((uint16_t *)data + i) = make_uint4(pair[0], pair[1], pair[2], pair[3]);
 }
 
-/* ---- sums within a warp; every thread gets the result ---- */
+/* ---- sums within a warp; all threads get the result ---- */
 
 template <typename T> __device__ __forceinline__ T warp_sum(T x)
 {

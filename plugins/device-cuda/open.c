@@ -1,4 +1,4 @@
-/* open.c - a GPU is opened and closed, and what keeps it from opening is said in words that help. */
+/* open.c - open and close a GPU, with helpful messages if it cannot be opened. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -13,10 +13,11 @@ static pid_t started_in;
 
 static ls_status refuse_fork(ls_message *why)
 {
-    return cuda_refuse(why, LS_ERR_DEVICE,
-                       "device \"cuda\": this process was forked after process %d had started CUDA, which cannot be "
-                       "used here: fork before a device is opened, or start processes with ls_launch()",
-                       (int)started_in);
+    return cuda_refuse(
+        why, LS_ERR_DEVICE,
+        "device \"cuda\": this process was forked after process %d had started CUDA, which CUDA does not "
+        "support: fork before a device is opened, or start processes with ls_launch()",
+        (int)started_in);
 }
 
 static ls_status find(int index, ls_message *why)
@@ -25,13 +26,14 @@ static ls_status find(int index, ls_message *why)
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
     if (driver == 0)
-        return cuda_refuse(why, LS_ERR_DEVICE, "device \"cuda\": there is no NVIDIA driver (libcuda.so.1)");
+        return cuda_refuse(why, LS_ERR_DEVICE, "device \"cuda\": no NVIDIA driver (libcuda.so.1) is installed");
     cudaError_t error = cudaGetDeviceCount(&count);
     if (error == cudaErrorInsufficientDriver)
-        return cuda_refuse(why, LS_ERR_DEVICE,
-                           "device \"cuda\": the NVIDIA driver is for CUDA up to %d.%d and this plug-in was built with "
-                           "%d.%d: update the driver, or build with an older toolkit",
-                           driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+        return cuda_refuse(
+            why, LS_ERR_DEVICE,
+            "device \"cuda\": the NVIDIA driver supports CUDA up to %d.%d, and this plug-in was built with "
+            "%d.%d: update the driver, or build with an older toolkit",
+            driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
     if (error == cudaErrorNoDevice || (error == cudaSuccess && index >= count)) {
         const char *visible = getenv("CUDA_VISIBLE_DEVICES");
         return cuda_refuse(why, LS_ERR_DEVICE, "device \"cuda:%d\": CUDA finds %d GPUs%s%.60s", index, count,
@@ -40,7 +42,7 @@ static ls_status find(int index, ls_message *why)
     return cuda_check(error, "device \"cuda\"", why);
 }
 
-/* Whatever is the first to fail. */
+/* Returns the first failure. */
 static ls_status start(cuda_device *d, ls_message *why)
 {
     int major = 0, minor = 0;
@@ -49,8 +51,8 @@ static ls_status start(cuda_device *d, ls_message *why)
     cudaError_t error = cudaFree(NULL); /* makes the context */
     if (error == cudaErrorMemoryAllocation)
         return cuda_refuse(why, LS_ERR_MEMORY,
-                           "device \"cuda:%d\": its memory is full before anything is done: other programs use it "
-                           "(nvidia-smi shows which)",
+                           "device \"cuda:%d\": its memory is full already: other programs use it (nvidia-smi shows "
+                           "which)",
                            d->index);
     CUDA_TRY(cuda_check(error, "device \"cuda\"", why));
     CUDA_TRY(cuda_check(cudaDeviceGetAttribute(&d->processors, cudaDevAttrMultiProcessorCount, d->index), "cuda", why));
@@ -61,8 +63,8 @@ static ls_status start(cuda_device *d, ls_message *why)
     if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction) {
         cudaGetLastError();
         return cuda_refuse(why, LS_ERR_UNSUPPORTED,
-                           "device \"cuda:%d\": the GPU is of compute capability %d.%d, which this plug-in has no code "
-                           "for: configure with -DLOCKSTEP_CUDA_ARCHITECTURES=%d%d and build again",
+                           "device \"cuda:%d\": the plug-in has no code for this GPU, of compute capability %d.%d: "
+                           "configure with -DLOCKSTEP_CUDA_ARCHITECTURES=%d%d and build again",
                            d->index, major, minor, major, minor);
     }
     CUDA_TRY(cuda_check(error, "device \"cuda\"", why));
@@ -81,7 +83,7 @@ ls_status cuda_open(const ls_host *host, const ls_device_open_args *args, void *
     if (started_in && started_in != getpid()) return refuse_fork(why);
     if (cuda_died_of())
         return cuda_refuse(why, LS_ERR_DEVICE,
-                           "device \"cuda\": CUDA does nothing more in this process, since an operator failed earlier "
+                           "device \"cuda\": CUDA stopped working in this process when an operator failed earlier "
                            "(%s): start the program again",
                            cudaGetErrorString(cuda_died_of()));
     started_in = getpid();

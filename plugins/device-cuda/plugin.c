@@ -4,7 +4,7 @@
 #include "fault.h"
 #include "recent.h"
 
-/* Failures of `run` get the names of module and operator from the library. */
+/* The library adds the names of module and operator to failures of `run`. */
 static ls_status wait_at_once(cuda_device *d, cudaStream_t stream, ls_message *why)
 {
     CUDA_TRY(cuda_check(cudaStreamSynchronize(stream), "the GPU failed", why));
@@ -19,11 +19,12 @@ static ls_status run(void *device, ls_stream *stream, const ls_call *call, ls_me
     cuda_recent_note(d->recent, call);
     ls_status status = cuda_run(d, (cudaStream_t)stream, call, why);
     if (status == LS_OK) return d->blocking ? wait_at_once(d, (cudaStream_t)stream, why) : LS_OK;
-    if (cuda_died_of() && cuda_recent_open(d->recent) > 1) cuda_recent_blame(d, why); /* another may have done it */
+    if (cuda_died_of() && cuda_recent_open(d->recent) > 1)
+        cuda_recent_blame(d, why); /* an earlier one may have failed */
     return status;
 }
 
-/* Only those that others can do the work of are asked for: rather a few kernels than a trip to the host. */
+/* Asked only for operators that the library can compose of others: several kernels are faster than the host. */
 static bool supports(void *device, ls_opcode op)
 {
     (void)device;

@@ -1,6 +1,6 @@
-/* random.cu - random numbers, equal to the CPU's bit for bit: products and sums are rounded one by one, as there
- * (src/kernels/random.c), never fused. Element i, counted in row-major order, uses lane i % 4 of the Philox block at
- * offset + i / 4. randperm, which draws one number after the other, runs on the host. */
+/* random.cu - random numbers with the same bits as on the CPU: every product and sum is rounded, as in
+ * src/kernels/random.c, never fused. Element i, counted in row-major order, uses lane i % 4 of the Philox block at
+ * offset + i / 4. randperm is sequential and runs on the host. */
 #include <math.h>
 
 #include "any.cuh"
@@ -67,7 +67,7 @@ typedef struct draw_args {
     double shift, scale, limit; /* result = shift + scale * number, limit at most */
 } draw_args;
 
-/* Four elements a thread. */
+/* Four elements per thread. */
 static __global__ void __launch_bounds__(BLOCK) draw_real(const __grid_constant__ draw_args a)
 {
     CUDA_EACH(block, (a.walk.count + 3) / 4)

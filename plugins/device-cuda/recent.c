@@ -73,6 +73,6 @@ void cuda_recent_blame(const cuda_device *d, ls_message *why)
     cuda_recent_last(d, text, sizeof text);
     ls_message said = *why;
     snprintf(why->text, sizeof why->text,
-             "%.90s; one of the last %llu operators, up to %.50s, did it: LOCKSTEP_CUDA_BLOCKING=1 says which",
+             "%.90s, in one of the last %llu operators, up to %.50s; LOCKSTEP_CUDA_BLOCKING=1 names the right one",
              said.text, (unsigned long long)open, text);
 }

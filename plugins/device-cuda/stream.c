@@ -31,7 +31,7 @@ ls_status cuda_check_late(const cuda_device *d, cudaError_t error, const char *w
     return status;
 }
 
-/* What came of a wait. */
+/* The result of a wait. */
 static ls_status conclude(cuda_device *d, cudaError_t error, ls_message *why)
 {
     return error == cudaSuccess ? cuda_fault_read(d, d->host->blame, why)

@@ -1,4 +1,4 @@
-/* values.h - a few bytes from the host to the device as an argument of a kernel: nothing waits, nothing is staged. */
+/* values.h - copy a few bytes to the device as a kernel argument: no wait, no staging memory. */
 #ifndef LOCKSTEP_CUDA_VALUES_H
 #define LOCKSTEP_CUDA_VALUES_H
 
@@ -10,7 +10,7 @@ extern "C" {
 
 /* LS_VALUES_BYTES at most. */
 ls_status cuda_put_values(cudaStream_t stream, void *to, const void *from, size_t bytes, ls_message *why);
-/* Does the plug-in have code for the current device? cudaErrorNoKernelImageForDevice: no. */
+/* cudaErrorNoKernelImageForDevice if the plug-in has no code for the current device. */
 cudaError_t cuda_has_code(void);
 
 #ifdef __cplusplus

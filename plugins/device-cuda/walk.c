@@ -1,4 +1,4 @@
-/* walk.c - shapes and strides of several operands, reduced to what a kernel needs. */
+/* walk.c - reduce the shapes and strides of several operands to what a kernel needs. */
 #include "walk.h"
 
 /* Dimensions of more than one element; operands of fewer dimensions are aligned at the last one. */

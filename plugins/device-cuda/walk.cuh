@@ -1,4 +1,4 @@
-/* walk.cuh - the device's side of walk.h. */
+/* walk.cuh - the device side of walk.h. */
 #ifndef LOCKSTEP_CUDA_WALK_CUH
 #define LOCKSTEP_CUDA_WALK_CUH
 
@@ -27,7 +27,7 @@ template <int N> static __device__ __forceinline__ void walk_to(const cuda_walk 
     }
 }
 
-/* The indices [0, n) that this thread works on. */
+/* Loop over those of the indices [0, n) that belong to this thread. */
 #define CUDA_EACH(i, n)                                                                                                \
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < (n); i += (int64_t)gridDim.x * blockDim.x)
 

@@ -1,6 +1,6 @@
-/* walk.h - the elements of several operands, one index for all: broadcast, strided, in as few dimensions as they allow.
+/* walk.h - one index for the elements of several operands, broadcast and strided, with as few dimensions as possible.
  *
- * Kernels take a walk by value and turn an element's index into offsets (walk.cuh). */
+ * Kernels take a walk by value and compute the offsets of an element from its index (walk.cuh). */
 #ifndef LOCKSTEP_CUDA_WALK_H
 #define LOCKSTEP_CUDA_WALK_H
 
@@ -13,7 +13,7 @@ extern "C" {
 enum { CUDA_WALK_OPERANDS = 4 };
 
 typedef struct cuda_walk {
-    int64_t count;     /* elements; 0: nothing is to be done */
+    int64_t count;     /* number of elements */
     int32_t ndim;      /* 1 at least */
     int32_t is_narrow; /* count below 2^31: offsets are computed with 32-bit divisions */
     int64_t dim[LS_MAX_DIMS];
@@ -21,11 +21,11 @@ typedef struct cuda_walk {
     uint32_t multiplier[LS_MAX_DIMS], shift[LS_MAX_DIMS]; /* divide by dim (narrow walks) */
 } cuda_walk;
 
-/* Of operands that broadcast to the shape of the first, by which the walk goes. in_order: element i is the i-th in
- * row-major order; else dimensions are put into the order of the first operand's memory. */
+/* Operands broadcast to the shape of the first. in_order: element i is the i-th in row-major order; else dimensions are
+ * sorted by the memory order of the first operand. */
 cuda_walk cuda_walk_of(const ls_operand *const *operand, int count, bool in_order);
 
-/* To be called after count or dim were changed. */
+/* Call after changing count or dim. */
 void cuda_walk_prepare(cuda_walk *walk);
 
 /* Is element i of this operand at offset i? */
@@ -39,7 +39,7 @@ static inline bool cuda_aligned(const void *address, size_t bytes)
     return (uintptr_t)address % bytes == 0;
 }
 
-/* Blocks for so many threads of work, few enough for each to be resident: kernels go on in a loop. */
+/* Number of blocks for so many threads of work, limited to what the device can hold: kernels loop over the rest. */
 static inline unsigned cuda_blocks(const cuda_device *d, int64_t threads, int block)
 {
     int64_t wanted = (threads + block - 1) / block, most = (int64_t)d->processors * (2048 / block) * 4;

@@ -1,4 +1,4 @@
-/* whole.cuh - arithmetic of integers as the CPU device has it: in int64_t, wrapping around. */
+/* whole.cuh - integer arithmetic of the CPU device: in int64_t, wrapping around. */
 #ifndef LOCKSTEP_CUDA_WHOLE_CUH
 #define LOCKSTEP_CUDA_WHOLE_CUH
 
@@ -14,7 +14,7 @@ static __device__ __forceinline__ int64_t whole_negate(int64_t x)
     return (int64_t)(0 - (uint64_t)x);
 }
 
-/* Towards zero, limited to the range; NaN becomes 0. */
+/* Rounds towards zero and saturates; NaN becomes 0. */
 static __device__ __forceinline__ int64_t whole_of(double x)
 {
     return x != x ? 0 : __double2ll_rz(x);
