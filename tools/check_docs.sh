@@ -22,11 +22,11 @@ same docs/errors.md include/lockstep/base.h \
     "$(grep -oE 'LS_STATUS\(LS_[A-Z_]+' include/lockstep/base.h | sed 's/.*(//' | sort)" \
     "$(grep -oE '^## `LS_[A-Z_]+`' docs/errors.md | tr -d '#` ' | sort)"
 
-settings=$(grep -oE '^ +LS_SETTING\([A-Z_]+' src/base/config.h | sed 's/.*(/LOCKSTEP_/' | sort)
+settings=$(grep -oE '^ +LS_SETTING\([A-Z0-9_]+' src/base/config.h | sed 's/.*(/LOCKSTEP_/' | sort)
 same "the table of docs/env.md" src/base/config.h \
-    "$settings" "$(grep -oE '^\| `LOCKSTEP_[A-Z_]+`' docs/env.md | tr -d '|` ' | sort)"
+    "$settings" "$(grep -oE '^\| `LOCKSTEP_[A-Z0-9_]+`' docs/env.md | tr -d '|` ' | sort)"
 same "the sections of docs/env.md" src/base/config.h \
-    "$settings" "$(grep -oE '^## `LOCKSTEP_[A-Z_]+`' docs/env.md | tr -d '#` ' | sort)"
+    "$settings" "$(grep -oE '^## `LOCKSTEP_[A-Z0-9_]+`' docs/env.md | tr -d '#` ' | sort)"
 
 # Whole programs in the pages compile.
 programs=$(mktemp -d)

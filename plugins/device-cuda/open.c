@@ -96,6 +96,8 @@ ls_status cuda_open(const ls_host *host, const ls_device_open_args *args, void *
     d->host = host;
     d->owner = args->owner;
     d->index = args->index;
+    d->tf32 = is_set("LOCKSTEP_CUDA_TF32");
+    d->deterministic = is_set("LOCKSTEP_CUDA_DETERMINISTIC");
     d->blocking = is_set("LOCKSTEP_CUDA_BLOCKING");
     d->report_waits = is_set("LOCKSTEP_CUDA_WAITS");
     ls_status status = start(d, why);

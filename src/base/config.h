@@ -41,6 +41,8 @@
     LS_SETTING(COMM_AFFINITY, TEXT, "", "CPUs of the communication threads of each local rank (empty: any)")           \
     LS_SETTING(DEVICE, TEXT, "", "device, unless the program names one (empty: cpu); launchers set cuda for GPUs")     \
     LS_SETTING(CUDA_BLOCKING, SWITCH, "0", "wait after every operator on a GPU, so that a failure names it")           \
+    LS_SETTING(CUDA_TF32, SWITCH, "0", "let f32 products on a GPU round their inputs to 10 bits: faster")              \
+    LS_SETTING(CUDA_DETERMINISTIC, SWITCH, "0", "use only GPU algorithms that give the same result every time")        \
     LS_SETTING(CUDA_WAITS, SWITCH, "0", "log where the host waits for a GPU, and which operators run on the host")     \
     LS_SETTING(MIXED_PRECISION, TEXT, "", "no, bf16 or fp16, unless the program says")                                 \
     LS_SETTING(CHECK_FINITE, SWITCH, "0", "fail at the first result or gradient that is NaN or infinite, and name it") \
