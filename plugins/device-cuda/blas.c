@@ -1,0 +1,282 @@
+/* blas.c - cuBLASLt: descriptions of products and the algorithms chosen for them, kept from call to call.
+ *
+ * Asking for an algorithm takes tens of microseconds, a product with everything prepared ten: so plans are kept in a
+ * table by all that the choice depends on. */
+#include "product.h"
+
+#include <cublasLt.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_WORKSPACE ((size_t)64 << 20)
+#define MOST_PLANS 3072 /* batches of ever new lengths make ever new plans: then all are made again */
+#define SLOTS 4096      /* a power of two */
+
+/* All that a plan depends on, without gaps so that keys compare as bytes. */
+typedef struct plan_key {
+    int64_t m, n, k, batch;
+    int64_t a_pitch, b_pitch, out_pitch, a_stride, b_stride, out_stride;
+    int32_t type, out_type;
+    int32_t alignment; /* of all addresses, 16 at most */
+    uint8_t a_transposed, b_transposed, accumulate, has_bias;
+} plan_key;
+
+typedef struct plan {
+    plan_key key;
+    cublasLtMatmulDesc_t operation;
+    cublasLtMatrixLayout_t a, b, out;
+    cublasLtMatmulAlgo_t algorithm;
+    size_t workspace;
+    bool is_refused; /* the library cannot do it */
+} plan;
+
+struct cuda_blas {
+    cublasLtHandle_t handle;
+    cublasLtMatmulPreference_t preference;
+    int count;
+    plan *slot[SLOTS]; /* by hash, the next free one after a collision */
+};
+
+static ls_status check(cublasStatus_t status, const char *what, ls_message *why)
+{
+    if (status == CUBLAS_STATUS_SUCCESS) return LS_OK;
+    ls_status meaning = status == CUBLAS_STATUS_ALLOC_FAILED ? LS_ERR_MEMORY : LS_ERR_DEVICE;
+    return cuda_refuse(why, meaning, "cuBLASLt: %s: %s", what, cublasLtGetStatusString(status));
+}
+
+/* It is not for this library; another product may be. */
+static bool is_refusal(cublasStatus_t status)
+{
+    return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE;
+}
+
+/* ---- Plans ------------------------------------------------------------------------------------------------------- */
+
+static void plan_free(plan *p)
+{
+    if (!p) return;
+    if (p->a) cublasLtMatrixLayoutDestroy(p->a);
+    if (p->b) cublasLtMatrixLayoutDestroy(p->b);
+    if (p->out) cublasLtMatrixLayoutDestroy(p->out);
+    if (p->operation) cublasLtMatmulDescDestroy(p->operation);
+    free(p);
+}
+
+static void forget_plans(cuda_blas *blas)
+{
+    for (int i = 0; i < SLOTS; i++) plan_free(blas->slot[i]);
+    memset(blas->slot, 0, sizeof blas->slot);
+    blas->count = 0;
+}
+
+void cuda_blas_free(cuda_blas *blas)
+{
+    if (!blas) return;
+    forget_plans(blas);
+    if (blas->preference) cublasLtMatmulPreferenceDestroy(blas->preference);
+    if (blas->handle) cublasLtDestroy(blas->handle);
+    free(blas);
+}
+
+static ls_status blas_new(cuda_blas **to, ls_message *why)
+{
+    cuda_blas *blas = calloc(1, sizeof *blas);
+    if (!blas) return cuda_refuse(why, LS_ERR_MEMORY, "no memory for the plans of matrix products");
+    size_t most = MOST_WORKSPACE;
+    cublasStatus_t status = cublasLtCreate(&blas->handle);
+    if (!status) status = cublasLtMatmulPreferenceCreate(&blas->preference);
+    if (!status)
+        status = cublasLtMatmulPreferenceSetAttribute(blas->preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most,
+                                                      sizeof most);
+    if (status) cuda_blas_free(blas);
+    else *to = blas;
+    return check(status, "cannot start", why);
+}
+
+static cudaDataType_t library_type(int32_t dtype)
+{
+    switch (dtype) {
+    case LS_F64: return CUDA_R_64F;
+    case LS_F16: return CUDA_R_16F;
+    case LS_BF16: return CUDA_R_16BF;
+    default: return CUDA_R_32F;
+    }
+}
+
+static cublasStatus_t describe_matrix(cublasLtMatrixLayout_t *to, int32_t dtype, int64_t rows, int64_t columns,
+                                      int64_t pitch, int64_t batch, int64_t batch_stride)
+{
+    cublasStatus_t status =
+        cublasLtMatrixLayoutCreate(to, library_type(dtype), (uint64_t)rows, (uint64_t)columns, pitch);
+    int32_t count = (int32_t)batch;
+    if (!status && batch > 1)
+        status = cublasLtMatrixLayoutSetAttribute(*to, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count);
+    if (!status && batch > 1)
+        status = cublasLtMatrixLayoutSetAttribute(*to, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &batch_stride,
+                                                  sizeof batch_stride);
+    return status;
+}
+
+static cublasStatus_t describe_operation(plan *p, bool tf32)
+{
+    const plan_key *key = &p->key;
+    bool wide = key->type == LS_F64;
+    cublasComputeType_t compute = wide                          ? CUBLAS_COMPUTE_64F
+                                  : tf32 && key->type == LS_F32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                                : CUBLAS_COMPUTE_32F;
+    cublasOperation_t a = key->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasOperation_t b = key->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasLtEpilogue_t end = key->has_bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    cublasStatus_t status = cublasLtMatmulDescCreate(&p->operation, compute, wide ? CUDA_R_64F : CUDA_R_32F);
+    if (!status) status = cublasLtMatmulDescSetAttribute(p->operation, CUBLASLT_MATMUL_DESC_TRANSA, &a, sizeof a);
+    if (!status) status = cublasLtMatmulDescSetAttribute(p->operation, CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof b);
+    if (!status) status = cublasLtMatmulDescSetAttribute(p->operation, CUBLASLT_MATMUL_DESC_EPILOGUE, &end, sizeof end);
+    return status;
+}
+
+static cublasStatus_t describe(plan *p, bool tf32)
+{
+    const plan_key *key = &p->key;
+    int64_t m = key->m, n = key->n, k = key->k;
+    bool at = key->a_transposed, bt = key->b_transposed;
+    cublasStatus_t status = describe_operation(p, tf32);
+    if (!status)
+        status = describe_matrix(&p->a, key->type, at ? k : m, at ? m : k, key->a_pitch, key->batch, key->a_stride);
+    if (!status)
+        status = describe_matrix(&p->b, key->type, bt ? n : k, bt ? k : n, key->b_pitch, key->batch, key->b_stride);
+    if (!status) status = describe_matrix(&p->out, key->out_type, m, n, key->out_pitch, key->batch, key->out_stride);
+    return status;
+}
+
+static cublasStatus_t set_alignment(cublasLtMatmulPreference_t preference, uint32_t bytes)
+{
+    static const cublasLtMatmulPreferenceAttributes_t of[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+    for (size_t i = 0; i < sizeof of / sizeof *of && !status; i++)
+        status = cublasLtMatmulPreferenceSetAttribute(preference, of[i], &bytes, sizeof bytes);
+    return status;
+}
+
+static ls_status plan_new(cuda_device *d, const plan_key *key, const void *bias, plan **to, ls_message *why)
+{
+    cuda_blas *blas = d->blas;
+    plan *p = calloc(1, sizeof *p);
+    if (!p) return cuda_refuse(why, LS_ERR_MEMORY, "no memory for the plan of a matrix product");
+    p->key = *key;
+    cublasLtMatmulHeuristicResult_t found;
+    int count = 0;
+    cublasStatus_t status = describe(p, d->tf32);
+    if (!status && bias)
+        status = cublasLtMatmulDescSetAttribute(p->operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
+    if (!status) status = set_alignment(blas->preference, (uint32_t)key->alignment);
+    if (!status)
+        status = cublasLtMatmulAlgoGetHeuristic(blas->handle, p->operation, p->a, p->b, p->out, p->out,
+                                                blas->preference, 1, &found, &count);
+    if (!status && !count) status = CUBLAS_STATUS_NOT_SUPPORTED;
+    p->is_refused = is_refusal(status);
+    if (status && !p->is_refused) {
+        plan_free(p);
+        return check(status, "no algorithm for a product", why);
+    }
+    if (!status) {
+        p->algorithm = found.algo;
+        p->workspace = found.workspaceSize;
+    }
+    *to = p;
+    return LS_OK;
+}
+
+/* ---- The table --------------------------------------------------------------------------------------------------- */
+
+static uint64_t hash_of(const plan_key *key)
+{
+    const unsigned char *byte = (const unsigned char *)key;
+    uint64_t word, hash = 0x9E3779B97F4A7C15u;
+    for (size_t i = 0; i + sizeof word <= sizeof *key; i += sizeof word) {
+        memcpy(&word, byte + i, sizeof word);
+        hash = (hash ^ word) * 0xD6E8FEB86659FD93u;
+        hash ^= hash >> 32;
+    }
+    return hash;
+}
+
+static ls_status plan_for(cuda_device *d, const plan_key *key, const void *bias, plan **to, ls_message *why)
+{
+    if (!d->blas) CUDA_TRY(blas_new(&d->blas, why));
+    cuda_blas *blas = d->blas;
+    if (blas->count >= MOST_PLANS) forget_plans(blas);
+    uint64_t i = hash_of(key) % SLOTS;
+    for (; blas->slot[i]; i = (i + 1) % SLOTS)
+        if (!memcmp(&blas->slot[i]->key, key, sizeof *key)) {
+            *to = blas->slot[i];
+            return LS_OK;
+        }
+    CUDA_TRY(plan_new(d, key, bias, &blas->slot[i], why));
+    blas->count++;
+    *to = blas->slot[i];
+    return LS_OK;
+}
+
+/* ---- Running ----------------------------------------------------------------------------------------------------- */
+
+static int32_t alignment_of(const blas_product *p)
+{
+    uintptr_t bits = (uintptr_t)p->a.data | (uintptr_t)p->b.data | (uintptr_t)p->out.data | (uintptr_t)p->bias | 16;
+    return (int32_t)(bits & (0 - bits));
+}
+
+static plan_key key_of(const blas_product *p)
+{
+    return (plan_key){.m = p->m,
+                      .n = p->n,
+                      .k = p->k,
+                      .batch = p->batch,
+                      .a_pitch = p->a.pitch,
+                      .b_pitch = p->b.pitch,
+                      .out_pitch = p->out.pitch,
+                      .a_stride = p->a.batch_stride,
+                      .b_stride = p->b.batch_stride,
+                      .out_stride = p->out.batch_stride,
+                      .type = (int32_t)p->type,
+                      .out_type = (int32_t)p->out_type,
+                      .alignment = alignment_of(p),
+                      .a_transposed = p->a.transposed,
+                      .b_transposed = p->b.transposed,
+                      .accumulate = p->accumulate,
+                      .has_bias = p->bias != NULL};
+}
+
+static cublasStatus_t multiply(cuda_device *d, cudaStream_t stream, const blas_product *p, const plan *with,
+                               void *workspace)
+{
+    const float one = 1, old = p->accumulate ? 1 : 0;
+    const double wide_one = 1, wide_old = (double)old;
+    bool wide = p->type == LS_F64;
+    cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+    if (p->bias)
+        status = cublasLtMatmulDescSetAttribute(with->operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p->bias,
+                                                sizeof p->bias);
+    if (status) return status;
+    return cublasLtMatmul(d->blas->handle, with->operation, wide ? (const void *)&wide_one : &one, p->a.data, with->a,
+                          p->b.data, with->b, wide ? (const void *)&wide_old : &old, p->out.data, with->out,
+                          p->out.data, with->out, &with->algorithm, workspace, with->workspace, stream);
+}
+
+#define WORKSPACE_ALIGNMENT 256 /* what the library wants; it refuses others */
+
+ls_status cuda_blas_run(cuda_device *d, cudaStream_t stream, const blas_product *p, ls_message *why)
+{
+    plan_key key = key_of(p);
+    plan *with = NULL;
+    CUDA_TRY(plan_for(d, &key, p->bias, &with, why));
+    if (with->is_refused) return cuda_product_plain(stream, p, why);
+    ls_workspace space = {0};
+    if (with->workspace) CUDA_TRY(cuda_take(d, with->workspace + WORKSPACE_ALIGNMENT, &space, why));
+    uintptr_t begin = ((uintptr_t)space.address + WORKSPACE_ALIGNMENT - 1) / WORKSPACE_ALIGNMENT * WORKSPACE_ALIGNMENT;
+    cublasStatus_t status = multiply(d, stream, p, with, space.address ? (void *)begin : NULL);
+    cuda_give(d, space);
+    with->is_refused = is_refusal(status);
+    return with->is_refused ? cuda_product_plain(stream, p, why) : check(status, "product", why);
+}
