@@ -47,6 +47,13 @@ static bool is_plain(const conv_finish_with *with)
     return !with->bias && !with->mean && !with->residual && !with->relu && !with->accumulate;
 }
 
+/* Is a product of matrices the better way? Gradients are added to others and, of weights, kept in f32, both of which
+ * cost cuDNN's way one more pass. */
+static bool by_product(const dnn_conv *conv, const ls_operand *const role[3])
+{
+    return conv->pass != DNN_FORWARD && conv_is_pointwise(conv, role);
+}
+
 static ls_status convolve_forms(cuda_device *d, cudaStream_t stream, dnn_conv *conv, const ls_operand *const role[3],
                                 const conv_finish_with *with, cuda_form form[3], ls_message *why)
 {
@@ -71,6 +78,7 @@ static ls_status convolve(cuda_device *d, cudaStream_t stream, const ls_call *ca
 {
     if (!cuda_numel(role[result[pass]])) return LS_OK;
     dnn_conv conv = geometry(call, pass, role);
+    if (by_product(&conv, role)) return conv_pointwise(d, stream, &conv, role, with->accumulate, why);
     cuda_form form[3] = {{.space = {0}}};
     ls_status status = convolve_forms(d, stream, &conv, role, with, form, why);
     for (int i = 0; i < 3; i++) cuda_form_end(d, &form[i]);

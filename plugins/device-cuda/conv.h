@@ -12,6 +12,11 @@ extern "C" {
 ls_status conv_plain(cuda_device *d, cudaStream_t stream, const dnn_conv *conv, void *const address[3],
                      ls_message *why);
 
+/* conv_pointwise.c: gradients of a convolution whose windows are single pixels, one after the other. role: x, w, y. */
+bool conv_is_pointwise(const dnn_conv *conv, const ls_operand *const role[3]);
+ls_status conv_pointwise(cuda_device *d, cudaStream_t stream, const dnn_conv *conv, const ls_operand *const role[3],
+                         bool accumulate, ls_message *why);
+
 /* What happens to the sums of a convolution on their way home, per output channel (dimension 1):
  *
  *     y = [y +] activation((sums + bias - mean) weight / sqrt(var + epsilon) + shift + residual)
