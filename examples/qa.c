@@ -235,7 +235,7 @@ int main(int argc, char **argv)
     char room[4096];
     const char *folder = model_folder(run, &o, room, sizeof room);
     ls_tokenizer *tokenizer = ls_tokenizer_new(run, folder);
-    ls_module *model = ls_bert_for_question_answering_new(run, folder);
+    ls_module *model = ls_bert_for_question_answering_new(run, folder, .unpad = true);
     if (o.do_train) train(run, &o, model, tokenizer);
     else ls_prepare(run, model);
     if (ls_should_stop(run)) return ls_finish(run); /* the next start resumes from the checkpoint */
