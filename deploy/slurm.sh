@@ -1,14 +1,14 @@
 #!/bin/sh
 #SBATCH --job-name=lockstep-pets
 #SBATCH --nodes=1               # or more: they train together
-#SBATCH --ntasks-per-node=1     # one launcher a host; it starts the processes
+#SBATCH --ntasks-per-node=1     # one launcher per host, which starts the processes
 #SBATCH --cpus-per-task=8
 #SBATCH --time=04:00:00
-#SBATCH --signal=TERM@120       # two minutes before the end: the launcher passes it on to the program
-#SBATCH --requeue               # preempted jobs come back and go on from the latest checkpoint
+#SBATCH --signal=TERM@120       # two minutes before the end; the launcher forwards it to the program
+#SBATCH --requeue               # preempted jobs restart from the latest checkpoint
 #SBATCH --open-mode=append
 #
-# sbatch deploy/slurm.sh        with DATA, OUTPUT and PROCESSES (a host) in the environment, or as they are here
+# sbatch deploy/slurm.sh        uses DATA, OUTPUT and PROCESSES (per host) from the environment, or the defaults below
 set -eu
 data=${DATA:-$HOME/pets/images}
 output=${OUTPUT:-$HOME/pets/out}

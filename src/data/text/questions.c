@@ -1,4 +1,4 @@
-/* questions.c - lists of questions: where their file is, and what it is. */
+/* questions.c - lists of questions: find their file and its format. */
 #include "data/text/questions.h"
 
 #include <stdio.h>
@@ -23,7 +23,7 @@ int64_t ls_question_byte(const char *context, int64_t character)
 
 /* ---- Files ---- */
 
-/* The file of a split: what `datasets` made, or SQuAD's own where that was downloaded. */
+/* The file of a split: the one prepared by `datasets`, or SQuAD's own if that was downloaded. */
 static bool find_split(const ls_hub_split *which, char path[LS_HUB_PATH], ls_message *why)
 {
     char file[32], folder[LS_HUB_PATH - 32];

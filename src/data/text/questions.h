@@ -1,4 +1,4 @@
-/* questions.h - the inside of a list of questions, and the files it is read from. */
+/* questions.h - the internals of a list of questions, and the files it is read from. */
 #ifndef LOCKSTEP_DATA_TEXT_QUESTIONS_H
 #define LOCKSTEP_DATA_TEXT_QUESTIONS_H
 
@@ -10,8 +10,8 @@
 
 typedef struct ls_question_list {
     ls_object object;
-    ls_questions questions; /* what programs see */
-    ls_json *file;          /* of json: holds the texts */
+    ls_questions questions; /* the public part */
+    ls_json *file;          /* of json: owns the texts */
     ls_question *rows;      /* of Arrow: the list */
     ls_arena memory;
     char *path;
@@ -22,12 +22,12 @@ static inline ls_question_list *ls_question_list_of(const ls_questions *question
     return (ls_question_list *)((char *)(uintptr_t)questions - offsetof(ls_question_list, questions));
 }
 
-/* Read the file at list->path, up to so many questions. False: `why` names the file and what is wrong with it. */
+/* Read the file at list->path, up to `limit` questions. False on failure, with the file and the reason in `why`. */
 bool ls_questions_fill_json(ls_question_list *list, int64_t limit, ls_message *why);
-/* The same for a table of Arrow. "squad-train-00000-of-00004.arrow" stands for all four. */
+/* The same for an Arrow table. "squad-train-00000-of-00004.arrow" means all four parts. */
 bool ls_questions_fill_arrow(ls_question_list *list, int64_t limit, ls_message *why);
 
-/* The byte at which a character of a context begins; -1: it has fewer. */
+/* The byte offset of a character of a context; -1: the context is shorter. */
 int64_t ls_question_byte(const char *context, int64_t character);
 
 #endif

@@ -1,4 +1,4 @@
-/* questions_arrow.c - questions in tables of Arrow, as Hugging Face's `datasets` keep SQuAD: columns id, title, context
+/* questions_arrow.c - questions in Arrow tables, as Hugging Face's `datasets` store SQuAD: columns id, title, context
  * and question of text; answers, a struct of the lists text and answer_start, or a list of such structs. */
 #include <string.h>
 
@@ -9,10 +9,10 @@
 
 /* One file, while its questions are copied. */
 typedef struct copy {
-    ls_question_list *list;   /* whose count says how many there are already */
-    int64_t limit;            /* that are wanted */
+    ls_question_list *list;   /* its count is the number read so far */
+    int64_t limit;            /* most questions to read */
     int64_t row;              /* of the file */
-    const char *last_context; /* of the row before: neighbours share it */
+    const char *last_context; /* of the previous row: adjacent rows often share it */
     size_t last_size;
     ls_message *why;
 } copy;
@@ -21,7 +21,7 @@ typedef struct copy {
 typedef struct columns {
     const ls_arrow_array *id, *title, *context, *question;
     const ls_arrow_array *answers;        /* a struct of lists or a list of structs */
-    const ls_arrow_array *texts, *starts; /* of the answers: lists, or what is in one */
+    const ls_arrow_array *texts, *starts; /* of the answers: lists, or the contents of one */
 } columns;
 
 /* ---- Columns ---- */
@@ -35,8 +35,8 @@ static bool find_text(copy *c, const ls_arrow_array *table, const char *name, co
 {
     *to = ls_arrow_child(table, name);
     if (is_of(*to, LS_ARROW_TEXT)) return true;
-    if (*to) ls_message_set(c->why, "column \"%s\" is of type %s; wanted utf8", name, (*to)->field->type);
-    else ls_message_set(c->why, "there is no column \"%s\", which questions of SQuAD have", name);
+    if (*to) ls_message_set(c->why, "column \"%s\" has type %s; expected utf8", name, (*to)->field->type);
+    else ls_message_set(c->why, "column \"%s\" is missing, which SQuAD questions have", name);
     return false;
 }
 
@@ -60,7 +60,7 @@ static bool find_columns(copy *c, const ls_arrow_array *table, columns *to)
         sound =
             sound && is_of(&to->texts->children[0], LS_ARROW_TEXT) && is_of(&to->starts->children[0], LS_ARROW_INTEGER);
     } else if (sound) sound = is_of(to->texts, LS_ARROW_TEXT) && is_of(to->starts, LS_ARROW_INTEGER);
-    if (!sound) ls_message_set(c->why, "column \"answers\" does not hold lists of \"text\" and \"answer_start\"");
+    if (!sound) ls_message_set(c->why, "column \"answers\" does not contain lists of \"text\" and \"answer_start\"");
     return sound;
 }
 
@@ -72,7 +72,7 @@ static bool wrong(copy *c, const char *what)
     return false;
 }
 
-/* A text that a program can use: UTF-8 without zeros, with one behind it. */
+/* A zero-terminated text: must be UTF-8 without zeros. */
 static const char *take_text(copy *c, const ls_arrow_array *column, int64_t index)
 {
     size_t size, length;
@@ -126,7 +126,7 @@ static bool take_answers(copy *c, const columns *from, int64_t index, ls_questio
         list[i].text = take_text(c, texts, answers.text + i);
         if (!list[i].text) return false;
         list[i].start = character < 0 ? -1 : ls_question_byte(q->context, character);
-        if (list[i].start < 0) return wrong(c, "an \"answer_start\" lies outside of the context");
+        if (list[i].start < 0) return wrong(c, "an \"answer_start\" is outside the context");
     }
     q->answers = list;
     q->answer_count = answers.count;

@@ -1,7 +1,7 @@
-/* questions_json.c - the files of SQuAD as published: questions, contexts and answers in json.
+/* questions_json.c - SQuAD files as published: questions, contexts and answers in json.
  *
- * Both forms are walked twice: once to count the questions, once to fill them in. Texts stay where the JSON reader put
- * them. */
+ * Both formats are read in two passes: one to count the questions, one to fill them in. Texts stay in the JSON reader's
+ * memory. */
 #include "data/text/questions.h"
 
 #include <string.h>
@@ -14,9 +14,9 @@ enum { LARGEST_FILE = 1 << 30 };
 /* One pass over the file. */
 typedef struct walk {
     ls_question_list *list;
-    ls_question *to; /* NULL: questions are only counted */
+    ls_question *to; /* NULL: only count */
     int64_t count, limit;
-    ls_message why; /* of the first thing that is wrong */
+    ls_message why; /* of the first error */
 } walk;
 
 static bool wrong(walk *w, const char *id, const char *what)
@@ -34,7 +34,7 @@ static bool set_answer(walk *w, const ls_question *q, ls_answer *answer, const l
     if (!ls_json_text(text)) return wrong(w, q->id, "an answer has no \"text\"");
     if (character < 0) return wrong(w, q->id, "an answer has no \"answer_start\", the character where it begins");
     *answer = (ls_answer){ls_json_text(text), ls_question_byte(q->context, character)};
-    return answer->start >= 0 || wrong(w, q->id, "an \"answer_start\" lies behind the end of the context");
+    return answer->start >= 0 || wrong(w, q->id, "an \"answer_start\" is beyond the end of the context");
 }
 
 /* [{"text": t, "answer_start": n}, ...] or {"text": [t, ...], "answer_start": [n, ...]} */
@@ -70,11 +70,11 @@ static bool add_question(walk *w, const ls_json *entry, const char *title, const
     if (w->count == w->limit) return true;
     if (w->to) {
         ls_question *q = &w->to[w->count];
-        if (!id) return wrong(w, NULL, "there is no \"id\"");
-        if (!text) return wrong(w, id, "there is no \"question\"");
-        if (!context) return wrong(w, id, "there is no \"context\"");
+        if (!id) return wrong(w, NULL, "\"id\" is missing");
+        if (!text) return wrong(w, id, "\"question\" is missing");
+        if (!context) return wrong(w, id, "\"context\" is missing");
         *q = (ls_question){.id = id, .title = title ? title : "", .text = text, .context = context};
-        /* Answers of an impossible question are only plausible. */
+        /* Answers of an impossible question are only plausible ones. */
         const ls_json *answers = ls_json_get(entry, "answers");
         if (!ls_json_bool(impossible, false) && !set_answers(w, q, answers)) return false;
         if (impossible || (answers && !q->answer_count)) w->list->questions.may_be_unanswerable = true;
@@ -99,7 +99,7 @@ static bool walk_file(walk *w)
     const ls_json *data = ls_json_get(w->list->file, "data");
     w->count = 0;
     if (!data || data->type != LS_JSON_ARRAY) {
-        ls_message_set(&w->why, "there is no list \"data\", with which files of SQuAD begin");
+        ls_message_set(&w->why, "the list \"data\" is missing, which SQuAD files begin with");
         return false;
     }
     for (const ls_json *article = ls_json_first(data); article; article = article->next)

@@ -1,4 +1,4 @@
-/* table_arrow.c - Arrow tables as rows of texts: columns of text as they are, those of integers in digits. */
+/* table_arrow.c - Arrow tables as rows of texts: text columns unchanged, integer columns as decimal digits. */
 #include <stdio.h>
 #include <string.h>
 
@@ -79,7 +79,7 @@ static ls_status add_part(const ls_arrow *part, bool *more, ls_message *why, voi
     (void)more;
     ls_status status = t->fields ? LS_OK : set_header(t, &part->table, why);
     if (!status && !has_header(t, &part->table))
-        status = ls_explain(why, LS_ERR_IO, "its columns are not those of the first part");
+        status = ls_explain(why, LS_ERR_IO, "its columns differ from those of the first part");
     for (const ls_arrow_batch *batch = part->first; batch && !status; batch = batch->next)
         status = add_batch(t, batch, why);
     return status;

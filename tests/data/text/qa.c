@@ -60,16 +60,16 @@ static void both_forms_of_files_are_read(void)
 
 static void what_is_wrong_with_a_file_is_named(void)
 {
-    fails_with("{\"data\": 3}", "no list \"data\"");
-    fails_with("{\"data\": [{\"question\": \"Q\", \"context\": \"c\"}]}", "question 0: there is no \"id\"");
-    fails_with("{\"data\": [{\"id\": \"a7\", \"context\": \"c\"}]}", "(id \"a7\"): there is no \"question\"");
-    fails_with("{\"data\": [{\"id\": \"a7\", \"question\": \"q\"}]}", "there is no \"context\"");
+    fails_with("{\"data\": 3}", "the list \"data\" is missing");
+    fails_with("{\"data\": [{\"question\": \"Q\", \"context\": \"c\"}]}", "question 0: \"id\" is missing");
+    fails_with("{\"data\": [{\"id\": \"a7\", \"context\": \"c\"}]}", "(id \"a7\"): \"question\" is missing");
+    fails_with("{\"data\": [{\"id\": \"a7\", \"question\": \"q\"}]}", "\"context\" is missing");
     fails_with(
         "{\"data\": [{\"id\": \"a\", \"question\": \"q\", \"context\": \"c\", \"answers\": [{\"text\": \"c\"}]}]}",
         "\"answer_start\"");
     fails_with("{\"data\": [{\"id\": \"a\", \"question\": \"q\", \"context\": \"c\", \"answers\": [{\"text\": \"c\", "
                "\"answer_start\": 9}]}]}",
-               "behind the end of the context");
+               "beyond the end of the context");
     fails_with("{\"data\": [", FOLDER "/questions.json");
     CHECK(!ls_questions_read(run, FOLDER "/absent.json") && strstr(ls_error_message(run), "absent.json"));
     ls_clear_error(run);

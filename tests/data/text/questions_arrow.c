@@ -68,9 +68,9 @@ static void parts_are_one_table(void)
 
 static void what_is_wrong_with_a_table_is_named(void)
 {
-    fails_with(sample("squad_outside"), "squad_outside.arrow: row 0: an \"answer_start\" lies outside of the context");
+    fails_with(sample("squad_outside"), "squad_outside.arrow: row 0: an \"answer_start\" is outside the context");
     fails_with(sample("squad_compressed"), "squad_compressed.arrow: its batches are compressed");
-    fails_with(sample("kinds"), "kinds.arrow: there is no column \"id\", which questions of SQuAD have");
+    fails_with(sample("kinds"), "kinds.arrow: column \"id\" is missing, which SQuAD questions have");
     CHECK(!system("head -c 1000 " SAMPLES_DIR "/squad.arrow > " FOLDER "/cut.arrow"));
     fails_with(ls_questions_read(run, FOLDER "/cut.arrow"), "cut.arrow: it is damaged: it ends within");
     CHECK(!system("cp " SAMPLES_DIR "/squad-train-00000-of-00002.arrow " FOLDER));
