@@ -205,11 +205,11 @@ static int do_nothing(void *argument)
 /* Can workers start here at all? Enabled by ACCELERATE_DEBUG_MODE. */
 static int try_workers(const ls_plan *plan)
 {
-    ls_plan rehearsal = *plan;
-    rehearsal.function = do_nothing;
-    rehearsal.opts.max_restarts = 0;
-    rehearsal.opts.exit_codes = NULL;
-    int code = launch_workers(&rehearsal);
+    ls_plan trial = *plan;
+    trial.function = do_nothing;
+    trial.opts.max_restarts = 0;
+    trial.opts.exit_codes = NULL;
+    int code = launch_workers(&trial);
     if (code)
         ls_log_line(LS_LOG_ERROR,
                     "ls_launch: even workers that do nothing fail here: the cause is outside the function");

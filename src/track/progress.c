@@ -246,8 +246,8 @@ ls_progress *ls_progress_new_sized(ls_run *run, int64_t total, const ls_progress
     snprintf(bar->unit, sizeof bar->unit, "%s", o.unit ? o.unit : "step");
     size_t length = strlen(bar->unit);
     const char *end = bar->unit + length;
-    bool hisses = length > 1 && (strchr("sx", end[-1]) || (end[-1] == 'h' && strchr("cs", end[-2])));
-    snprintf(bar->units, sizeof bar->units, "%s%s", bar->unit, hisses ? "es" : "s"); /* steps, batches */
+    bool ends_in_sibilant = length > 1 && (strchr("sx", end[-1]) || (end[-1] == 'h' && strchr("cs", end[-2])));
+    snprintf(bar->units, sizeof bar->units, "%s%s", bar->unit, ends_in_sibilant ? "es" : "s"); /* steps, batches */
     bar->began = bar->drawn = now();
     if (o.quiet || (!ls_is_main(run) && !o.every_process)) return bar;
     bar->visible = ls_terminal_columns(STDERR_FILENO) ? TERMINAL : LAST_LINE;

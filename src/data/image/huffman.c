@@ -35,7 +35,7 @@ static inline int32_t number(uint64_t bits, ls_huff_entry e)
 
 enum { NO_SECOND = 128 };                  /* positions: outside every block */
 #define TOO_LONG ((ls_huff_pair)127 << 17) /* an invalid pair */
-enum { TOO_LONG_TO_WALK = 128 << 16 };
+enum { TOO_LONG_TO_SKIP = 128 << 16 };
 
 /* A single symbol as a pair; `value` is its number. */
 static inline ls_huff_pair single(ls_huff_entry e, int32_t value)
@@ -91,7 +91,7 @@ static void make_skips(ls_huff_table *t)
             bits += e & 63;
             places += run + 1;
         }
-        t->walk[i] = bits ? bits | bits << 8 | places << 16 : TOO_LONG_TO_WALK;
+        t->skip[i] = bits ? bits | bits << 8 | places << 16 : TOO_LONG_TO_SKIP;
     }
 }
 
@@ -284,7 +284,7 @@ void ls_huff_units(ls_huff_reader *reader, ls_huff_part *const *parts, int count
 /* ---- Skipping ---- */
 
 /* Skip from position k on, symbol by symbol. */
-static __attribute__((noinline)) ls_huff_reader finish_walk(ls_huff_reader r, const ls_huff_table *t, int k)
+static __attribute__((noinline)) ls_huff_reader finish_skip(ls_huff_reader r, const ls_huff_table *t, int k)
 {
     for (;;) {
         fill(&r);
@@ -299,36 +299,36 @@ static __attribute__((noinline)) ls_huff_reader finish_walk(ls_huff_reader r, co
     }
 }
 
-HUFF void take_walk(ls_huff_reader *r, ls_huff_walk w)
+HUFF void take_skip(ls_huff_reader *r, ls_huff_skip_entry w)
 {
     r->bits <<= w & 63;
     r->count -= (int)(w >> 8 & 255);
 }
 
 /* Skip symbols while they stay in the block; returns those that do not. They take at most 21 bits: two per refill. */
-HUFF ls_huff_walk take_walks(ls_huff_reader *r, const ls_huff_table *t, int *k)
+HUFF ls_huff_skip_entry take_skips(ls_huff_reader *r, const ls_huff_table *t, int *k)
 {
     for (;;) {
         UNROLL for (int i = 0; i < 2; i++)
         {
-            ls_huff_walk w = t->walk[r->bits >> (64 - LS_HUFF_PAIR)];
+            ls_huff_skip_entry w = t->skip[r->bits >> (64 - LS_HUFF_PAIR)];
             if (*k + (int)(w >> 16) >= 64) return w;
             if (i == 0) fill(r);
-            take_walk(r, w);
+            take_skip(r, w);
             *k += (int)(w >> 16);
         }
     }
 }
 
-HUFF void walk_past(ls_huff_reader *r, ls_huff_part *part)
+HUFF void skip_block(ls_huff_reader *r, ls_huff_part *part)
 {
     int k = 1;
     next_level(r, part);
-    ls_huff_walk w = take_walks(r, part->ac, &k);
+    ls_huff_skip_entry w = take_skips(r, part->ac, &k);
     fill(r);
     /* Valid if the end of the block was among the symbols and nothing before it left the block. */
-    if (__builtin_expect(w >> 16 < 64 || k + (int)(w >> 16) >= 128, 0)) *r = finish_walk(*r, part->ac, k);
-    else take_walk(r, w);
+    if (__builtin_expect(w >> 16 < 64 || k + (int)(w >> 16) >= 128, 0)) *r = finish_skip(*r, part->ac, k);
+    else take_skip(r, w);
 }
 
 void ls_huff_skip_units(ls_huff_reader *reader, ls_huff_part *const *parts, int count, int64_t units)
@@ -337,6 +337,6 @@ void ls_huff_skip_units(ls_huff_reader *reader, ls_huff_part *const *parts, int 
     fill(&r); /* from here on there are always enough bits for a lookup */
     for (int64_t unit = 0; unit < units && ls_huff_is_sound(&r); unit++)
         for (int i = 0; i < count; i++)
-            for (int block = 0; block < parts[i]->blocks; block++) walk_past(&r, parts[i]);
+            for (int block = 0; block < parts[i]->blocks; block++) skip_block(&r, parts[i]);
     *reader = r;
 }

@@ -30,10 +30,10 @@ typedef uint64_t ls_huff_pair;
 /* The meaning of the next bits for skipping: as many symbols as begin in them. Packed: at 0 and 8 the bits consumed
  * with values, at 16 the positions that the block advances, 64 more at its end. No bits and 128 positions: too long for
  * a lookup. */
-typedef uint32_t ls_huff_walk;
+typedef uint32_t ls_huff_skip_entry;
 
 typedef struct ls_huff_table {
-    ls_huff_walk walk[1 << LS_HUFF_PAIR];
+    ls_huff_skip_entry skip[1 << LS_HUFF_PAIR];
     ls_huff_pair pair[1 << LS_HUFF_PAIR];  /* for coefficients */
     ls_huff_entry peek[1 << LS_HUFF_PEEK]; /* by the next bits; 0: the code is longer, or does not exist */
     int32_t last[LS_HUFF_LONGEST + 2];     /* the largest code of each length, left-aligned in 16 bits; -1: none */

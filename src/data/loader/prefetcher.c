@@ -153,7 +153,7 @@ static void init_locks(ls_prefetcher *prefetcher)
 
 /* In a child of fork() the workers are gone, and with them their work: locks are initialised again, and unfinished
  * batches are filled again. Memory that a worker was just resizing is leaked. */
-static void revive_after_fork(ls_prefetcher *prefetcher)
+static void restart_after_fork(ls_prefetcher *prefetcher)
 {
     if (prefetcher->process == getpid()) return;
     init_locks(prefetcher);
@@ -223,7 +223,7 @@ ls_batch_slot *ls_prefetcher_free_slot(ls_prefetcher *prefetcher)
 
 void ls_prefetcher_push(ls_prefetcher *prefetcher)
 {
-    revive_after_fork(prefetcher);
+    restart_after_fork(prefetcher);
     if (!prefetcher->started) start_threads(prefetcher);
     pthread_mutex_lock(&prefetcher->lock);
     prefetcher->end++;
@@ -233,7 +233,7 @@ void ls_prefetcher_push(ls_prefetcher *prefetcher)
 
 ls_batch_slot *ls_prefetcher_wait(ls_prefetcher *prefetcher, int ahead)
 {
-    revive_after_fork(prefetcher);
+    restart_after_fork(prefetcher);
     pthread_mutex_lock(&prefetcher->lock);
     int64_t batch = prefetcher->begin + ahead;
     ls_batch_slot *slot = slot_of(prefetcher, batch);
@@ -248,7 +248,7 @@ ls_batch_slot *ls_prefetcher_wait(ls_prefetcher *prefetcher, int ahead)
 
 ls_batch_slot *ls_prefetcher_look(ls_prefetcher *prefetcher, int ahead)
 {
-    revive_after_fork(prefetcher);
+    restart_after_fork(prefetcher);
     pthread_mutex_lock(&prefetcher->lock);
     ls_batch_slot *slot =
         prefetcher->begin + ahead < prefetcher->end ? slot_of(prefetcher, prefetcher->begin + ahead) : NULL;
@@ -259,7 +259,7 @@ ls_batch_slot *ls_prefetcher_look(ls_prefetcher *prefetcher, int ahead)
 
 void ls_prefetcher_pop(ls_prefetcher *prefetcher)
 {
-    revive_after_fork(prefetcher);
+    restart_after_fork(prefetcher);
     pthread_mutex_lock(&prefetcher->lock);
     prefetcher->begin++;
     if (prefetcher->issue < prefetcher->begin)
@@ -270,7 +270,7 @@ void ls_prefetcher_pop(ls_prefetcher *prefetcher)
 void ls_prefetcher_drain(ls_prefetcher *prefetcher)
 {
     if (!prefetcher->slots) return;
-    revive_after_fork(prefetcher);
+    restart_after_fork(prefetcher);
     pthread_mutex_lock(&prefetcher->lock);
     prefetcher->issue = prefetcher->end; /* samples not taken yet are dropped */
     for (int64_t k = prefetcher->begin; k < prefetcher->end; k++)

@@ -72,7 +72,7 @@ static int64_t space_before(const char *text, int64_t at)
     return 0;
 }
 
-static int64_t space_behind(const char *text, int64_t at, int64_t length)
+static int64_t space_after(const char *text, int64_t at, int64_t length)
 {
     if (at == length) return 0;
     uint32_t code;
@@ -98,7 +98,7 @@ bool ls_added_find(const ls_tokenizer *t, const char *text, int64_t length, int6
         if (t->added[m->token].strip_left)
             for (int64_t bytes; m->from > done && (bytes = space_before(text, m->from));) m->from -= bytes;
         if (t->added[m->token].strip_right)
-            for (int64_t bytes; (bytes = space_behind(text, m->to, length));) m->to += bytes;
+            for (int64_t bytes; (bytes = space_after(text, m->to, length));) m->to += bytes;
         return true;
     }
     return false;

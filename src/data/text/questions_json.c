@@ -12,14 +12,14 @@
 enum { LARGEST_FILE = 1 << 30 };
 
 /* One pass over the file. */
-typedef struct walk {
+typedef struct reading {
     ls_question_list *list;
     ls_question *to; /* NULL: only count */
     int64_t count, limit;
     ls_message why; /* of the first error */
-} walk;
+} reading;
 
-static bool wrong(walk *w, const char *id, const char *what)
+static bool wrong(reading *w, const char *id, const char *what)
 {
     ls_message_set(&w->why, "question %lld%s%s%s: %s", (long long)w->count, id ? " (id \"" : "", id ? id : "",
                    id ? "\")" : "", what);
@@ -28,7 +28,7 @@ static bool wrong(walk *w, const char *id, const char *what)
 
 /* ---- Answers ---- */
 
-static bool set_answer(walk *w, const ls_question *q, ls_answer *answer, const ls_json *text, const ls_json *start)
+static bool set_answer(reading *w, const ls_question *q, ls_answer *answer, const ls_json *text, const ls_json *start)
 {
     int64_t character = ls_json_integer(start, -1);
     if (!ls_json_text(text)) return wrong(w, q->id, "an answer has no \"text\"");
@@ -38,7 +38,7 @@ static bool set_answer(walk *w, const ls_question *q, ls_answer *answer, const l
 }
 
 /* [{"text": t, "answer_start": n}, ...] or {"text": [t, ...], "answer_start": [n, ...]} */
-static bool set_answers(walk *w, ls_question *q, const ls_json *answers)
+static bool set_answers(reading *w, ls_question *q, const ls_json *answers)
 {
     bool columns = answers && answers->type == LS_JSON_OBJECT;
     const ls_json *texts = columns ? ls_json_get(answers, "text") : answers;
@@ -63,7 +63,7 @@ static bool set_answers(walk *w, ls_question *q, const ls_json *answers)
 
 /* ---- Questions ---- */
 
-static bool add_question(walk *w, const ls_json *entry, const char *title, const char *context)
+static bool add_question(reading *w, const ls_json *entry, const char *title, const char *context)
 {
     const char *id = ls_json_text(ls_json_get(entry, "id")), *text = ls_json_text(ls_json_get(entry, "question"));
     const ls_json *impossible = ls_json_get(entry, "is_impossible");
@@ -83,7 +83,7 @@ static bool add_question(walk *w, const ls_json *entry, const char *title, const
     return true;
 }
 
-static bool walk_article(walk *w, const ls_json *article)
+static bool read_article(reading *w, const ls_json *article)
 {
     const char *title = ls_json_text(ls_json_get(article, "title"));
     const ls_json *paragraphs = ls_json_get(article, "paragraphs");
@@ -94,7 +94,7 @@ static bool walk_article(walk *w, const ls_json *article)
     return true;
 }
 
-static bool walk_file(walk *w)
+static bool read_entries(reading *w)
 {
     const ls_json *data = ls_json_get(w->list->file, "data");
     w->count = 0;
@@ -103,7 +103,7 @@ static bool walk_file(walk *w)
         return false;
     }
     for (const ls_json *article = ls_json_first(data); article; article = article->next)
-        if (!walk_article(w, article)) return false;
+        if (!read_article(w, article)) return false;
     return true;
 }
 
@@ -112,13 +112,13 @@ bool ls_questions_fill_json(ls_question_list *list, int64_t limit, ls_message *w
     size_t size;
     char *text = ls_file_read(list->path, LARGEST_FILE, &size, why);
     if (!text) return false;
-    walk w = {.list = list, .limit = limit};
+    reading w = {.list = list, .limit = limit};
     list->file = ls_json_read(text, size, &w.why);
     ls_sys_free(text);
-    bool ok = list->file && walk_file(&w);
+    bool ok = list->file && read_entries(&w);
     if (ok) w.to = ls_arena_take(&list->memory, (size_t)w.count * sizeof *w.to + 1);
     if (ok && !w.to) ok = (ls_message_set(&w.why, "no memory for %lld questions", (long long)w.count), false);
-    ok = ok && walk_file(&w);
+    ok = ok && read_entries(&w);
     list->questions.count = w.count;
     list->questions.list = w.to;
     if (!ok) ls_message_set(why, "%s: %s", list->path, w.why.text);

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 enum {
-    STRANGERS = 64,       /* most connections beyond those of the job */
+    UNVERIFIED = 64,      /* most connections beyond those of the job */
     QUEUED = 64 << 10,    /* most bytes queued for one process, approximately */
     MOST_NAMED = 8,       /* most ranks that a message names */
     PIECE = LS_STORE_MOST /* bytes of a message */
@@ -225,7 +225,7 @@ static void free_client(client *v)
 
 /* If unverified connections take all places, drop the one that has been silent longest. A process of the job identifies
  * itself at once. */
-static void drop_stranger(ls_store_host *host)
+static void drop_unverified(ls_store_host *host)
 {
     client **oldest = NULL;
     for (client **link = &host->clients; *link; link = &(*link)->next)
@@ -245,10 +245,10 @@ static bool on_connection(ls_watch *watch, uint32_t events)
     int fd = accept4(watch->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) {
         if (errno == EMFILE || errno == ENFILE)
-            drop_stranger(host); /* otherwise accept would be retried in a busy loop */
+            drop_unverified(host); /* otherwise accept would be retried in a busy loop */
         return true;
     }
-    if (host->count >= store->world + STRANGERS) drop_stranger(host);
+    if (host->count >= store->world + UNVERIFIED) drop_unverified(host);
     client *v = ls_sys_alloc(sizeof *v);
     if (!v) {
         close(fd);
@@ -277,8 +277,8 @@ static void remove_lost(ls_store *store, bool gathering)
     int64_t now = ls_now();
     for (client **link = &host->clients; *link;) {
         client *v = *link;
-        bool rude = v->rank < 0 && now - v->came > (int64_t)(LS_STORE_GREETING * 1e9);
-        if (!rude && !(v->lost && (gathering || v->rank < 0))) {
+        bool overdue = v->rank < 0 && now - v->came > (int64_t)(LS_STORE_GREETING * 1e9);
+        if (!overdue && !(v->lost && (gathering || v->rank < 0))) {
             link = &v->next;
             continue;
         }

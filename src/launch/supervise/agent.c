@@ -286,8 +286,8 @@ int ls_agent_run(ls_agent *a, const ls_plan *plan, void (*begin)(ls_agent *agent
     sigemptyset(&mask);
     for (size_t i = 0; i < sizeof handled / sizeof *handled; i++) sigaddset(&mask, handled[i]);
     if (is_ignored(SIGHUP)) sigdelset(&mask, SIGHUP); /* set by nohup */
-    bool childless = is_ignored(SIGCHLD);             /* set by the parent: ends of workers would go unnoticed */
-    if (childless) signal(SIGCHLD, SIG_DFL);
+    bool ignored_children = is_ignored(SIGCHLD);      /* set by the parent: ends of workers would go unnoticed */
+    if (ignored_children) signal(SIGCHLD, SIG_DFL);
     sigprocmask(SIG_BLOCK, &mask, &a->group.inherited);
     a->group.on_pipe = signal(SIGPIPE, SIG_IGN);
     getrlimit(RLIMIT_NOFILE, &a->group.limit);
@@ -308,7 +308,7 @@ int ls_agent_run(ls_agent *a, const ls_plan *plan, void (*begin)(ls_agent *agent
     prctl(PR_SET_CHILD_SUBREAPER, 0);
     close(a->signals.fd);
     signal(SIGPIPE, a->group.on_pipe);
-    if (childless) signal(SIGCHLD, SIG_IGN);
+    if (ignored_children) signal(SIGCHLD, SIG_IGN);
     setrlimit(RLIMIT_NOFILE, &a->group.limit);
     sigprocmask(SIG_SETMASK, &a->group.inherited, NULL);
     ls_worker_group_close(&a->group);

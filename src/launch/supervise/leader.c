@@ -17,7 +17,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { STRANGERS = 64 };  /* most unverified connections */
+enum { UNVERIFIED = 64 }; /* most unverified connections */
 #define LONGEST_HELLO 5.0 /* seconds in which they must identify themselves */
 #define SECOND_CALL 5.0 /* most seconds to wait for latecomers after the first generation, while the others are idle */
 
@@ -29,14 +29,14 @@ typedef enum reason { JOINED, LEFT, BROKEN } reason;
 typedef struct host {
     ls_wire wire;
     ls_leader *leader;
-    bool lost;       /* the connection is gone; removed at the next tick */
-    char why[128];   /* it was lost */
-    bool joined;     /* verified */
-    bool local;      /* the leader's own host */
-    bool taking;     /* it takes part in the current generation */
-    bool over, good; /* the generation has ended there; all its workers exited with 0 */
-    int left;        /* the signal that told it to end; 0: none */
-    int wanted;      /* its requested rank; -1: any */
+    bool lost;        /* the connection is gone; removed at the next tick */
+    char why[128];    /* it was lost */
+    bool joined;      /* verified */
+    bool local;       /* the leader's own host */
+    bool taking_part; /* it takes part in the current generation */
+    bool over, good;  /* the generation has ended there; all its workers exited with 0 */
+    int left;         /* the signal that told it to end; 0: none */
+    int wanted;       /* its requested rank; -1: any */
     int rank, processes, order;
     int64_t came;
     char name[65];
@@ -57,7 +57,7 @@ struct ls_leader {
     int64_t began, since, last_call, last_tick; /* since: when gathering began */
     reason reason;                              /* why the generation is ending */
     ls_refusals refusals;
-    bool hopeless; /* the program cannot be executed: do not retry */
+    bool no_retry; /* the program cannot be executed: do not retry */
     int code;
     char cause[4096];
 };
@@ -80,10 +80,10 @@ static void refuse(host *h, const char *why)
     ls_wire_part(&h->wire);
 }
 
-static void tell_all(ls_leader *l, const char *what, int64_t value, bool only_taking)
+static void tell_all(ls_leader *l, const char *what, int64_t value, bool only_taking_part)
 {
     for (host *h = l->hosts; h; h = h->next) {
-        if (!h->joined || h->lost || (only_taking && !h->taking)) continue;
+        if (!h->joined || h->lost || (only_taking_part && !h->taking_part)) continue;
         ls_json_writer w = {0};
         ls_json_put_object(&w, NULL);
         ls_json_put_integer(&w, what, value);
@@ -140,22 +140,22 @@ static void send_start(ls_leader *l, host *h, int first_rank, int world, int hos
 static void start_generation(ls_leader *l)
 {
     int hosts = 0, world = 0, most = l->plan->opts.max_hosts;
-    for (host *h = l->hosts; h; h = h->next) h->taking = h->over = h->good = false;
+    for (host *h = l->hosts; h; h = h->next) h->taking_part = h->over = h->good = false;
     for (; hosts < most; hosts++) { /* quadratic search: hosts are few */
         host *best = NULL;
         for (host *h = l->hosts; h; h = h->next) {
-            bool free = h->joined && !h->lost && !h->left && !h->taking;
+            bool free = h->joined && !h->lost && !h->left && !h->taking_part;
             if (free && (!best || comes_before(h, best))) best = h;
         }
         if (!best) break;
-        best->taking = true;
+        best->taking_part = true;
         best->rank = hosts;
         world += best->processes;
     }
     l->generation++;
     l->phase = RUNNING;
     l->began = ls_now();
-    l->hopeless = false;
+    l->no_retry = false;
     l->code = 0;
     l->cause[0] = '\0';
     /* A port of this host, where rank 0 is. Workers of dropped hosts may still use the last one. */
@@ -163,7 +163,7 @@ static void start_generation(ls_leader *l)
     int first = 0;
     for (int rank = 0; rank < hosts; rank++) {
         host *h = l->hosts;
-        while (!h->taking || h->rank != rank) h = h->next;
+        while (!h->taking_part || h->rank != rank) h = h->next;
         send_start(l, h, first, world, hosts);
         first += h->processes;
     }
@@ -193,10 +193,10 @@ static void finish_generation(ls_leader *l)
     bool good = l->phase == RUNNING;
     /* In an elastic job hosts come and go; otherwise losing one ends the job. */
     bool counts = l->reason == BROKEN || (l->reason == LEFT && !is_elastic(l));
-    for (host *h = l->hosts; h; h = h->next) h->taking = false;
+    for (host *h = l->hosts; h; h = h->next) h->taking_part = false;
     if (good) end_job(l, 0);
     else if (!counts) gather(l);
-    else if (!l->hopeless && ls_budget_take(&l->budget, &l->plan->opts, l->began)) gather(l);
+    else if (!l->no_retry && ls_budget_take(&l->budget, &l->plan->opts, l->began)) gather(l);
     else end_job(l, l->code);
 }
 
@@ -263,9 +263,9 @@ static void on_failed(host *h, const ls_json *m)
 {
     ls_leader *l = h->leader;
     const char *cause = ls_json_text(ls_json_get(m, "cause"));
-    if (l->phase != RUNNING || !h->taking) return;
+    if (l->phase != RUNNING || !h->taking_part) return;
     int64_t code = ls_json_integer(ls_json_get(m, "code"), 1);
-    l->hopeless = ls_json_bool(ls_json_get(m, "unstarted"), false);
+    l->no_retry = ls_json_bool(ls_json_get(m, "unstarted"), false);
     drain(l, BROKEN, code > 0 && code < 256 ? (int)code : 1, cause ? cause : "");
 }
 
@@ -275,7 +275,7 @@ static void on_leave(host *h, const ls_json *m)
     int64_t number = ls_json_integer(ls_json_get(m, "leave"), SIGTERM);
     h->left = number > 0 && number < NSIG ? (int)number : SIGTERM;
     snprintf(cause, sizeof cause, "lockstep: host %s received signal %d\n", h->name, h->left);
-    if (h->taking) drain(h->leader, LEFT, 128 + h->left, cause);
+    if (h->taking_part) drain(h->leader, LEFT, 128 + h->left, cause);
 }
 
 static void on_message(ls_wire *wire, const ls_json *m)
@@ -308,7 +308,7 @@ static void on_end(ls_wire *wire, const char *why)
 
 static void remove_host(ls_leader *l, host *h)
 {
-    if (h->joined && h->taking && !h->over && l->phase != ENDED) {
+    if (h->joined && h->taking_part && !h->over && l->phase != ENDED) {
         char cause[400];
         snprintf(cause, sizeof cause,
                  "lockstep: first cause: host %s with %d worker%s from host rank %d was lost: %s\n", h->name,
@@ -381,10 +381,10 @@ static int64_t check_gathering(ls_leader *l, int64_t now)
 static void check_generation(ls_leader *l)
 {
     bool all_over = true, room = false, spare = false, all_good = true;
-    int taking = 0;
+    int taking_part = 0;
     for (const host *h = l->hosts; h; h = h->next) {
-        if (h->taking) {
-            taking++;
+        if (h->taking_part) {
+            taking_part++;
             all_over &= h->over;
             all_good &= h->good;
         } else {
@@ -393,7 +393,7 @@ static void check_generation(ls_leader *l)
     }
     /* A new host joins through a restart, but not at once, or a job that hosts join one by one would make no progress.
      * */
-    room = taking < l->plan->opts.max_hosts && ls_now() > l->began + join_wait(l);
+    room = taking_part < l->plan->opts.max_hosts && ls_now() > l->began + join_wait(l);
     if (l->phase == RUNNING && spare && room && !all_over) drain(l, JOINED, 0, "");
     if (l->phase == RUNNING && all_over && !all_good) drain(l, BROKEN, 1, "lockstep: a host ended without a cause\n");
     if (all_over) finish_generation(l);
@@ -482,7 +482,7 @@ static bool on_connection(ls_watch *watch, uint32_t events)
         if (!oldest) oldest = h;
     }
     /* A host of the job identifies itself at once: drop the oldest connection that has not. */
-    if (oldest && (full || strangers >= STRANGERS)) {
+    if (oldest && (full || strangers >= UNVERIFIED)) {
         ls_wire_close(&oldest->wire);
         oldest->lost = true;
     }

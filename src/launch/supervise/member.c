@@ -26,10 +26,10 @@ typedef struct member {
     ls_wire wire;
     standing standing;
     char challenge[LS_PROOF];
-    int generation;   /* the last one started here */
-    ls_budget budget; /* of the job, as far as known here */
-    bool at_stake;    /* losing the leader now costs a restart */
-    bool lost;        /* the connection ended; handled at the next tick */
+    int generation;     /* the last one started here */
+    ls_budget budget;   /* of the job, as far as known here */
+    bool costs_restart; /* losing the leader now costs a restart */
+    bool lost;          /* the connection ended; handled at the next tick */
     char why[256];
     double pause;
     int tries;
@@ -136,7 +136,7 @@ static void start(member *m, const ls_json *order)
     snprintf(a.master_addr, sizeof a.master_addr, "%s", address ? address : "");
     m->generation = generation;
     m->budget.used = a.attempt;
-    m->at_stake = true;
+    m->costs_restart = true;
     m->told[0] = '\0';
     ls_agent_start(m->agent, &a);
 }
@@ -160,7 +160,7 @@ static void on_message(ls_wire *wire, const ls_json *order)
     } else if (ls_json_get(order, "stop")) {
         bool broken = ls_json_bool(ls_json_get(order, "broken"), true);
         if (ls_json_integer(ls_json_get(order, "stop"), -1) != m->generation) return;
-        m->at_stake = broken || !m->plan->opts.elastic;
+        m->costs_restart = broken || !m->plan->opts.elastic;
         ls_agent_stop(m->agent, SIGTERM, broken ? cause : NULL);
         tell_cause(m, cause, code);
     } else if (ls_json_get(order, "end")) {
@@ -283,8 +283,8 @@ static void handle_loss(member *m)
     ls_agent_stop(m->agent, SIGTERM, text);
     if (!m->told[0] || m->agent->phase == LS_AGENT_IDLE)
         tell_cause(m, text, 1); /* otherwise there was an earlier cause */
-    if (m->at_stake && !ls_budget_take(&m->budget, o, m->agent->began)) prepare_end(m, 1);
-    m->at_stake = false;
+    if (m->costs_restart && !ls_budget_take(&m->budget, o, m->agent->began)) prepare_end(m, 1);
+    m->costs_restart = false;
 }
 
 static void check_connection(member *m, int64_t now)
@@ -297,8 +297,8 @@ static void check_connection(member *m, int64_t now)
     /* A suspended process may have missed messages; if the leader gave it up meanwhile, the connection is closed. */
     if (slept) m->wire.heard = now;
     bool silent = m->standing == JOINED && now - m->wire.heard > dead;
-    bool rude = m->standing == GREETING && now - m->greeted > (int64_t)(LONGEST_GREETING * 1e9);
-    if ((silent || rude) && !m->lost) on_end(&m->wire, silent ? "no heartbeat" : "no greeting");
+    bool ungreeted = m->standing == GREETING && now - m->greeted > (int64_t)(LONGEST_GREETING * 1e9);
+    if ((silent || ungreeted) && !m->lost) on_end(&m->wire, silent ? "no heartbeat" : "no greeting");
     if (m->lost) handle_loss(m);
     if (m->standing != AWAY || m->ending || m->agent->phase != LS_AGENT_IDLE || now < m->next_try) return;
     if (now >= m->give_up) {

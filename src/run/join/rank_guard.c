@@ -14,7 +14,7 @@ enum { START_SECONDS = 60 }; /* in which processes started together have joined 
 
 struct ls_rank_guard {
     int file; /* of the memory that tells all processes to stop */
-    int64_t doubtful_until;
+    int64_t startup_until;
     ls_meeting *meeting;
     ls_exchange *exchange;
 };
@@ -22,7 +22,7 @@ struct ls_rank_guard {
 static void claimed(void *user, const char *words)
 {
     const ls_rank_guard *guard = user;
-    if (ls_comm_clock() < guard->doubtful_until) ls_segment_abandon(guard->file, words);
+    if (ls_comm_clock() < guard->startup_until) ls_segment_abandon(guard->file, words);
     ls_log_line(LS_LOG_WARN, "%s", words);
 }
 
