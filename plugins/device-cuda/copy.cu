@@ -96,30 +96,94 @@ template <> struct turned<as_float> {
     }
 };
 
+/* Where tile `number` begins. */
+typedef struct tile_place {
+    int64_t down, across, to, from;
+} tile_place;
+
+static __device__ __forceinline__ tile_place place_of(const turn_args &a, int64_t number)
+{
+    tile_place p;
+    p.down = number % a.tiles_down * TILE;
+    int64_t rest = number / a.tiles_down;
+    p.across = rest % a.tiles_across * TILE;
+    rest /= a.tiles_across;
+    p.to = p.down + p.across * a.to_across;
+    p.from = p.down * a.from_down + p.across;
+    for (int d = a.rest - 1; d >= 0; d--) {
+        int64_t place = rest % a.rest_dim[d];
+        rest /= a.rest_dim[d];
+        p.to += place * a.rest_to[d];
+        p.from += place * a.rest_from[d];
+    }
+    return p;
+}
+
 template <typename Unit>
 static __global__ void __launch_bounds__(32 * TILE_ROWS) turn_tiles(const __grid_constant__ turn_args a)
 {
-    __shared__ typename turned<Unit>::type tile[TILE][TILE + 1];
+    typedef typename turned<Unit>::type element;
+    __shared__ element tile[TILE][TILE + 1];
     for (int64_t number = blockIdx.x; number < a.tiles; number += gridDim.x) {
-        int64_t down = number % a.tiles_down * TILE, rest = number / a.tiles_down;
-        int64_t across = rest % a.tiles_across * TILE;
-        rest /= a.tiles_across;
-        int64_t to = down + across * a.to_across, from = down * a.from_down + across;
-        for (int d = a.rest - 1; d >= 0; d--) {
-            int64_t place = rest % a.rest_dim[d];
-            rest /= a.rest_dim[d];
-            to += place * a.rest_to[d];
-            from += place * a.rest_from[d];
+        tile_place p = place_of(a, number);
+        bool is_whole = p.down + TILE <= a.down && p.across + TILE <= a.across;
+        if (is_whole) { /* all loads are issued before the first is used */
+            element held[TILE / TILE_ROWS][2];
+#pragma unroll
+            for (int k = 0; k < TILE / TILE_ROWS; k++)
+                for (int c = 0; c < 2; c++) {
+                    int64_t row = threadIdx.y + k * TILE_ROWS;
+                    held[k][c] = turned<Unit>::load(a, p.from + row * a.from_down + threadIdx.x + 32 * c);
+                }
+#pragma unroll
+            for (int k = 0; k < TILE / TILE_ROWS; k++)
+                for (int c = 0; c < 2; c++) tile[threadIdx.y + k * TILE_ROWS][threadIdx.x + 32 * c] = held[k][c];
+        } else {
+            for (int j = threadIdx.y; j < TILE && p.down + j < a.down; j += TILE_ROWS)
+                for (int i = threadIdx.x; i < TILE && p.across + i < a.across; i += 32)
+                    tile[j][i] = turned<Unit>::load(a, p.from + j * a.from_down + i);
         }
-        for (int j = threadIdx.y; j < TILE && down + j < a.down; j += TILE_ROWS)
-            for (int i = threadIdx.x; i < TILE && across + i < a.across; i += 32)
-                tile[j][i] = turned<Unit>::load(a, from + j * a.from_down + i);
         __syncthreads();
-        for (int j = threadIdx.y; j < TILE && across + j < a.across; j += TILE_ROWS)
-            for (int i = threadIdx.x; i < TILE && down + i < a.down; i += 32)
-                turned<Unit>::store(a, to + j * a.to_across + i, tile[i][j]);
+        for (int j = threadIdx.y; j < TILE && p.across + j < a.across; j += TILE_ROWS)
+            for (int i = threadIdx.x; i < TILE && p.down + i < a.down; i += 32)
+                turned<Unit>::store(a, p.to + j * a.to_across + i, tile[i][j]);
         __syncthreads();
     }
+}
+
+/* The same for elements of two bytes, loaded and stored in pairs: sizes and strides are even. */
+static __global__ void __launch_bounds__(32 * TILE_ROWS) turn_pairs(const __grid_constant__ turn_args a)
+{
+    __shared__ uint32_t tile[TILE][TILE / 2 + 1]; /* pairs along `across` */
+    int lane = threadIdx.x;
+    for (int64_t number = blockIdx.x; number < a.tiles; number += gridDim.x) {
+        tile_place p = place_of(a, number);
+        uint32_t held[TILE / TILE_ROWS];
+#pragma unroll
+        for (int k = 0; k < TILE / TILE_ROWS; k++) {
+            int64_t row = threadIdx.y + k * TILE_ROWS;
+            bool is_there = p.down + row < a.down && p.across + 2 * lane < a.across;
+            const uint16_t *from = (const uint16_t *)a.from + p.from + row * a.from_down + 2 * lane;
+            held[k] = is_there ? *(const uint32_t *)from : 0;
+        }
+#pragma unroll
+        for (int k = 0; k < TILE / TILE_ROWS; k++) tile[threadIdx.y + k * TILE_ROWS][lane] = held[k];
+        __syncthreads();
+        for (int j = threadIdx.y; j < TILE && p.across + j < a.across; j += TILE_ROWS) {
+            if (p.down + 2 * lane >= a.down) continue;
+            uint32_t low = tile[2 * lane][j / 2], high = tile[2 * lane + 1][j / 2];
+            uint32_t pair = j % 2 ? low >> 16 | (high & 0xffff0000u) : (low & 0xffffu) | high << 16;
+            *(uint32_t *)((uint16_t *)a.to + p.to + j * a.to_across + 2 * lane) = pair;
+        }
+        __syncthreads();
+    }
+}
+
+static bool goes_in_pairs(const turn_args *a)
+{
+    int64_t odd = a->down | a->across | a->to_across | a->from_down;
+    for (int d = 0; d < a->rest; d++) odd |= a->rest_to[d] | a->rest_from[d];
+    return odd % 2 == 0 && cuda_aligned(a->to, 4) && cuda_aligned(a->from, 4);
 }
 
 /* Describe the copy as a transpose; false: it is none, or a side is too short for tiles. */
@@ -178,6 +242,7 @@ static void copy_same(const cuda_device *d, cudaStream_t stream, copy_args *a, s
         unsigned blocks = cuda_blocks(d, turn.tiles, 1);
         dim3 block(32, TILE_ROWS);
         if (size == 1) turn_tiles<uint8_t><<<blocks, block, 0, stream>>>(turn);
+        else if (size == 2 && goes_in_pairs(&turn)) turn_pairs<<<blocks, block, 0, stream>>>(turn);
         else if (size == 2) turn_tiles<uint16_t><<<blocks, block, 0, stream>>>(turn);
         else if (size == 4) turn_tiles<uint32_t><<<blocks, block, 0, stream>>>(turn);
         else turn_tiles<uint64_t><<<blocks, block, 0, stream>>>(turn);

@@ -17,24 +17,23 @@ static ls_status take_input(cuda_device *d, cudaStream_t stream, const ls_operan
     return cuda_convert(d, stream, x, &input->operand, why);
 }
 
-/* Can the dense kernel run? *period says how y repeats. */
-static bool is_dense(const map_args *a, const map_kind *kind, int64_t *period)
+/* Can the dense kernel run? Sets how y repeats. */
+static bool is_dense(map_args *a, const map_kind *kind)
 {
     const cuda_walk *w = &a->walk;
     int last = w->ndim - 1;
-    *period = -1;
-    bool rows = w->ndim == 2 && w->stride[0][0] == w->dim[1] && w->stride[1][0] == w->dim[1];
-    if ((w->ndim != 1 && !rows) || w->stride[0][last] != 1 || w->stride[1][last] != 1) return false;
+    bool in_rows = w->ndim == 2 && w->stride[0][0] == w->dim[1] && w->stride[1][0] == w->dim[1] && w->dim[1] % 8 == 0 &&
+                   w->count < INT64_C(1) << 34;
+    if ((w->ndim != 1 && !in_rows) || w->stride[0][last] != 1 || w->stride[1][last] != 1) return false;
     if (!cuda_aligned(a->out, 16) || !cuda_aligned(a->x, 16)) return false;
+    a->period = -1;
     if (kind->inputs == 1) return w->ndim == 1;
-    if (w->ndim == 1 && w->stride[2][0] == 0) {
-        *period = 0;
-        return true;
-    }
-    if (!cuda_aligned(a->y, 16) || w->stride[2][last] != 1) return false;
-    if (w->ndim == 1) return true;
-    *period = w->dim[1] / 8;
-    return w->stride[2][0] == 0 && w->dim[1] % 8 == 0 && w->count < INT64_C(1) << 34;
+    if (in_rows && w->stride[2][1] == 0) a->run = w->dim[1] / 8;
+    else if (w->ndim == 1 && w->stride[2][0] == 0) a->period = 0;
+    else if (w->stride[2][last] != 1 || !cuda_aligned(a->y, 16)) return false;
+    else if (in_rows && w->stride[2][0] == 0) a->period = w->dim[1] / 8;
+    else return w->ndim == 1;
+    return true;
 }
 
 static ls_status launch(cuda_device *d, cudaStream_t stream, const map_kind *kind, map_args *a,
@@ -45,7 +44,7 @@ static ls_status launch(cuda_device *d, cudaStream_t stream, const map_kind *kin
     a->out = operand[0]->data, a->x = operand[1]->data, a->y = operand[kind->inputs]->data;
     bool is_real = cuda_is_float((ls_dtype)a->dtype) && a->dtype != LS_F64;
     map_launch *kernel = !cuda_is_float((ls_dtype)a->dtype) ? kind->whole : is_real ? kind->real : kind->twice;
-    if (is_real && is_dense(a, kind, &a->period)) {
+    if (is_real && is_dense(a, kind)) {
         kernel = kind->dense;
         kernel(a, cuda_blocks(d, a->walk.count / 8 + 1, MAP_BLOCK), stream);
     } else {

@@ -52,7 +52,11 @@ static __global__ void __launch_bounds__(MAP_BLOCK) map_dense(const __grid_const
         float x[8], y[8] = {};
         load8(a.dtype, a.x, g * 8, x);
         if (inputs > 1) {
-            if (a.period < 0) {
+            if (a.run > 0) {
+                float one =
+                    load_as<float>(a.dtype, a.y, (int64_t)((uint32_t)g / (uint32_t)a.run) * a.walk.stride[2][0]);
+                for (int k = 0; k < 8; k++) y[k] = one;
+            } else if (a.period < 0) {
                 load8(a.dtype, a.y, g * 8, y);
             } else if (a.period == 0) {
                 float one = load_as<float>(a.dtype, a.y, 0);

@@ -16,6 +16,7 @@ typedef struct map_args {
     double k0, k1;            /* attributes */
     /* For the dense kernel: number of groups of 8 elements after which y repeats; -1: never, 0: y is one element. */
     int64_t period;
+    int64_t run; /* likewise: groups of 8 elements that share one element of y; 0: not so */
 } map_args;
 
 typedef void map_launch(const map_args *args, unsigned blocks, cudaStream_t stream);
