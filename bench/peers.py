@@ -106,7 +106,7 @@ def find(build, python, all_threads, say):
     if intel:
         peers["intel mpi"] = intel
     else:
-        say("Intel MPI is not here (pip install impi-devel beside PYTHON_TORCH brings it)")
+        say("Intel MPI is not installed (pip install impi-devel beside PYTHON_TORCH)")
 
     def torch_takes(name):
         # PyTorch's kernels use all cores regardless of settings, so it takes part only if all of them are used;
@@ -134,9 +134,9 @@ def find(build, python, all_threads, say):
                                      lambda name: name.startswith("tokenize/") and name.endswith("/1"),
                                      RAYON_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false")
     else:
-        say("tokenizers is not here (pip install tokenizers brings it; PYTHON_TOKENIZERS names another interpreter)")
+        say("tokenizers is not installed (pip install tokenizers; PYTHON_TOKENIZERS names another interpreter)")
     if not python:
-        say("PyTorch is not here (pip install torch brings it; PYTHON_TORCH names another interpreter)")
+        say("PyTorch is not installed (pip install torch; PYTHON_TORCH names another interpreter)")
     return peers
 
 

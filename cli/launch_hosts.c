@@ -1,4 +1,4 @@
-/* launch_hosts.c - the options of torchrun and accelerate for the number of hosts and where they meet. */
+/* launch_hosts.c - the options of torchrun and accelerate for the number of hosts and where they connect. */
 #include "launch_hosts.h"
 
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 
 #include "launch_options.h"
 
-/* Fill in the fields of `opts` about hosts and where they meet. False on failure, with the reason in `why`. */
+/* Fill in the fields of `opts` about hosts and where they connect. False on failure, with the reason in `why`. */
 bool launch_hosts(const launch_options *options, ls_launch_opts *opts, char *why, size_t size);
 
 #endif

@@ -83,7 +83,7 @@ static int begin_mpi(void)
 }
 
 /* MPICH before 4.2 over UCX may hang in finalisation: a process still closes connections to others, which wait for it
- * at the process manager and do not answer. There MPI is left as it is once all processes have come this far, and only
+ * at the process manager and do not answer. There MPI is not finalised once all processes have got this far, and only
  * the process manager is told, by its protocol (PMI-1), that this is not a failure. */
 static void end_mpi(void)
 {

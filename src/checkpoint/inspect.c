@@ -259,7 +259,7 @@ static bool inspect_checkpoint(ls_run *run, const char *folder, const char *path
 
 /* ---- a folder of checkpoints ---- */
 
-/* Epoch and step alone: which files are in order is said when one of them is inspected. NULL: it cannot be read. */
+/* Only epoch and step: files are verified when a single checkpoint is inspected. NULL: it cannot be read. */
 static ls_json *state_in(const char *folder, ls_message *why)
 {
     char path[PATH_MAX];

@@ -93,8 +93,8 @@ static bool share_outcome(ls_run *run, bool ok)
     return !cause.code;
 }
 
-/* What is written is the main process's model; a warning says where others have another. In a save hook, where nobody
- * else is, nothing is compared. */
+/* The main process's model is written; warn if another process has a different one. In a save hook, which only the main
+ * process runs, nothing is compared. */
 static bool same_model(ls_run *run)
 {
     return run->comm->size == 1 || ls_reducer_compare(run->step->reducer, "ls_save_model");

@@ -30,7 +30,7 @@ typedef struct walk {
     const ls_json *from; /* comparing: the root of the file */
     const char *folder;
     bool among_processes; /* compare processes instead of a checkpoint */
-    bool refuses;         /* comparing: for what is refused; all else is said only when nothing was */
+    bool refuses;         /* comparing: first pass, which only looks for refusals; warnings follow if there are none */
 } walk;
 
 enum { SHOWN = 160 };

@@ -125,7 +125,7 @@ bool ls_buffers_wait(ls_reducer *reducer);
 void ls_buffers_unpack(ls_reducer *reducer); /* the set of buffers has changed */
 
 /* notice.c: how many bytes it has; tell all processes, for the last time in this pass or before; wait for it, which
- * fails where they train different parameters. */
+ * fails if they train different parameters. */
 size_t ls_notice_bytes(size_t slots);
 void ls_notice_start(ls_reducer *reducer, bool last);
 bool ls_notices_wait(ls_reducer *reducer);

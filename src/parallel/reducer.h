@@ -43,8 +43,8 @@ void ls_reducer_reset(ls_reducer *reducer); /* NULL is accepted */
 
 /* Are gradients reduced at all? False for NULL. */
 bool ls_reducer_trains(const ls_reducer *reducer);
-/* f32 [numel], zero: gradients become the mean of all processes' where they stand; with `shard`, each process's slice
- * of them does, and the rest means nothing. */
+/* f32 [numel], zero: gradients become the mean over all processes in place; with `shard`, each process's slice
+ * of them does, and the rest is undefined. */
 ls_tensor *ls_reducer_block(ls_reducer *reducer, int64_t numel);
 
 /* With `shard`. A block of parameters is f32 [numel], zeroed; spread sets elements [part.begin, part.end) of it to
