@@ -180,6 +180,57 @@ static void exact_arithmetic_is_equal(void)
     same_bits(computed, TYPES * 4 * 12);
 }
 
+/* ---- more elements than 32 bits can count ---- */
+
+/* Element i of x, for some i near the end, is as f(i) says. */
+static void check_end(ls_tensor *x, const char *what, int64_t (*f)(int64_t i))
+{
+    enum { LAST = 5 };
+    float got[LAST] = {0};
+    int64_t n = ls_numel(x);
+    ls_tensor *end = ls_cast(ls_slice(ls_reshape(x, -1), 0, n - LAST, n, 1), LS_F32);
+    if (!ls_read(end, got, sizeof got)) return;
+    for (int k = 0; k < LAST; k++)
+        CHECK_MSG(got[k] == (float)f(n - LAST + k), "%s: element %lld is %g, expected %lld", what,
+                  (long long)(n - LAST + k), (double)got[k], (long long)f(n - LAST + k));
+}
+
+static int64_t of_sequence(int64_t i)
+{
+    return i & 255;
+}
+
+static int64_t of_sum(int64_t i)
+{
+    return 2 * i & 255;
+}
+
+enum { TURNED_ROWS = 8 };
+static int64_t turned_columns;
+
+static int64_t of_transpose(int64_t i)
+{
+    return of_sum(i % TURNED_ROWS * turned_columns + i / TURNED_ROWS);
+}
+
+static void indices_above_two_billion_are_right(void)
+{
+    const int64_t n = (INT64_C(1) << 31) + 1000;
+    turned_columns = n / TURNED_ROWS;
+    ls_run *run = ls_init(NULL, NULL, .device = CUDA_DEVICE);
+    ls_tensor *x = ls_arange(run, LS_U8, n, 0, 1), *sum = ls_add(x, x), *half = ls_relu(ls_cast(sum, LS_BF16));
+    ls_tensor *turned = ls_contiguous(ls_transpose(ls_reshape(half, TURNED_ROWS, -1), 0, 1));
+    check_end(x, "arange", of_sequence);
+    check_end(sum, "add", of_sum);
+    check_end(half, "cast, relu", of_sum);
+    check_end(turned, "transpose", of_transpose);
+    bool is_full = ls_error(run) == LS_ERR_MEMORY;
+    CHECK_MSG(is_full || ls_error(run) == LS_OK, "%s", ls_error_message(run));
+    ls_clear_error(run);
+    ls_finish(run);
+    if (is_full) CHECK_SKIP("the GPU has not 18 GB of memory left");
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
@@ -188,5 +239,6 @@ int main(int argc, char **argv)
     CHECK_RUN(constants_and_sequences_are_equal);
     CHECK_RUN(a_seed_gives_the_numbers_of_the_cpu);
     CHECK_RUN(exact_arithmetic_is_equal);
+    CHECK_RUN(indices_above_two_billion_are_right);
     return check_done();
 }
