@@ -13,7 +13,7 @@ static int run_inspect(int argc, char **argv)
     if (left == 0) fputs("lockstep inspect: give a file or a folder; see lockstep help inspect\n", stderr);
     if (left > 1) fprintf(stderr, "lockstep inspect: give one file at a time, not %s and %s\n", argv[1], argv[2]);
     if (left != 1) return EXIT_USAGE;
-    ls_run *run = ls_init(NULL, NULL);
+    ls_run *run = ls_init(NULL, NULL, .device = "cpu");
     ls_inspect(run, argv[1], stdout, json);
     return ls_finish(run);
 }

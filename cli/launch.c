@@ -119,8 +119,10 @@ static void set_variables(const launch_options *options, char texts[][LONGEST_VA
         list[count] = texts[count];
         count++;
     }
-    if (asks_for_gpus(options))
-        list[count++] = "LOCKSTEP_DEVICE=cuda"; /* for Lockstep programs; PyTorch finds GPUs itself */
+    if (asks_for_gpus(options)) { /* for Lockstep programs; PyTorch finds GPUs itself */
+        list[count++] = "LOCKSTEP_DEVICE=cuda";
+        list[count++] = "LOCKSTEP_USE_CPU=0";
+    }
     list[count] = NULL;
 }
 
@@ -138,7 +140,7 @@ static int look_for_script(const launch_options *options)
 int launch_job(const command *by, const launch_options *options, char *const *words)
 {
     char why[1200], texts[OPTION_COUNT + 1][LONGEST_VARIABLE];
-    const char *variables[OPTION_COUNT + 3];
+    const char *variables[OPTION_COUNT + 4];
     ls_launch_opts opts = {ls_launch_opts_defaults};
     set_variables(options, texts, variables);
     if (options->value[OPTION_MPIRUN_HOSTFILE]) return launch_mpirun(by, options, variables, words);

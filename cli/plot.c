@@ -66,7 +66,7 @@ static int run_plot(int argc, char **argv)
     if (r.run_count == 0)
         fprintf(stderr, "lockstep plot: give the folder of a run, or a file in it; see lockstep help plot\n");
     if (r.run_count <= 0) return EXIT_USAGE;
-    ls_run *run = ls_init(NULL, NULL);
+    ls_run *run = ls_init(NULL, NULL, .device = "cpu");
     draw(run, &r);
     return ls_finish(run);
 }

@@ -113,7 +113,7 @@ static int run_tokenize(int argc, char **argv)
     }
     if (!o.path) return usage_error("give a vocab.txt, a tokenizer.json or the folder of a model");
     if (o.tokens && o.json) return usage_error("--tokens and --json cannot be used together");
-    return tokenize_lines(ls_init(NULL, NULL), &o);
+    return tokenize_lines(ls_init(NULL, NULL, .device = "cpu"), &o);
 }
 
 const command command_tokenize = {

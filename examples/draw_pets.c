@@ -257,7 +257,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "draw_pets: %s: %s\n", folder, strerror(errno));
         return 1;
     }
-    ls_run *run = ls_init(NULL, NULL);
+    ls_run *run = ls_init(NULL, NULL, .device = "cpu");
     static picture canvas;
     static uint8_t rgb[3 * MAX_SIDE * MAX_SIDE];
     for (int k = 0; k < KINDS; k++) {

@@ -107,6 +107,7 @@ LS_API int ls_launch_sized(ls_worker_fn *function, void *user, const ls_launch_o
 
 /* A model made before the launch, once, for all workers:
  *
+ *     ls_run *outer = ls_init(NULL, NULL, .device = "cpu");
  *     ls_module *model = ls_resnet_new(outer, "resnet50d");
  *     ls_launch(train, &settings, .num_processes = 8, .model = model);
  *     ...
@@ -114,7 +115,7 @@ LS_API int ls_launch_sized(ls_worker_fn *function, void *user, const ls_launch_o
  *
  * Workers share its memory until they write to it: eight of them need no more than one. The model's run must be the
  * only one of this process, on the CPU, with nothing prepared, and hold nothing but models. In a worker the first
- * ls_init() returns that run, with the options, flags and rank of the worker; if they name another device the model
+ * ls_init() returns that run, with the options, flags and rank of the worker; if it uses another device the model
  * moves there. In this process run and model stay as they are. NULL (and an error) if the process was launched without
  * a model. */
 LS_API ls_module *ls_launched_model(ls_run *run);

@@ -48,8 +48,9 @@ typedef struct ls_init_opts {
     /* LS_BF16 or LS_F16: the type of the forward pass of prepared modules; LS_F32: no mixed precision, whatever the
      * environment says; LS_DTYPE_NONE: as the environment says. */
     ls_dtype mixed_precision LS_DEFAULT(LS_DTYPE_NONE);
-    const char *device LS_DEFAULT(NULL);   /* NULL is "cpu"; or a plug-in's name or path, ":index" if not the first */
-    bool abort_on_error LS_DEFAULT(false); /* abort() at the first error, where it is detected */
+    /* "cpu", or a plug-in's name or path, with ":index" for a certain one; NULL: this process's GPU if there is one. */
+    const char *device LS_DEFAULT(NULL);
+    bool abort_on_error LS_DEFAULT(false);             /* abort() at the first error, where it is detected */
     int64_t gradient_accumulation_steps LS_DEFAULT(1); /* batches whose gradients make one step of the optimiser */
     /* Groups of batches continue in the next pass; otherwise the last batch of a pass always ends in a step. */
     bool accumulate_across_epochs LS_DEFAULT(false);

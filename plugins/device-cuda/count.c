@@ -7,6 +7,7 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -34,20 +35,38 @@ static int device_files(void)
     return count == 0 && access("/dev/dxg", F_OK) == 0 ? 1 : count;
 }
 
+/* The first word of the list: returns what follows it. */
+static const char *next_word(const char *list, char *word, size_t size)
+{
+    size_t length = strcspn(list, ",");
+    const char *after = list + length + (list[length] == ',');
+    while (length && isspace((unsigned char)*list)) list++, length--;
+    while (length && isspace((unsigned char)list[length - 1])) length--;
+    snprintf(word, size, "%.*s", (int)length, list);
+    return after;
+}
+
 int cuda_visible(const char *list, int present)
 {
     int seen = 0;
+    char word[128];
     if (!list) return present;
     while (*list) {
-        size_t length = strcspn(list, ",");
-        while (length && isspace((unsigned char)*list)) list++, length--;
-        bool is_number = length && isdigit((unsigned char)*list);
-        bool by_name = strncmp(list, "GPU-", 4) == 0 || strncmp(list, "MIG-", 4) == 0;
-        if (!by_name && !(is_number && atoi(list) < present)) break; /* CUDA stops at the first that it cannot find */
+        list = next_word(list, word, sizeof word);
+        bool by_name = strncmp(word, "GPU-", 4) == 0 || strncmp(word, "MIG-", 4) == 0;
+        if (!by_name && !(isdigit((unsigned char)*word) && atoi(word) < present))
+            break; /* CUDA stops at the first that it cannot find */
         seen++;
-        list += length + (list[length] == ',');
     }
     return seen;
+}
+
+bool cuda_visible_word(const char *list, int index, char *word, size_t size)
+{
+    if (!list) return snprintf(word, size, "%d", index) > 0;
+    for (; index > 0; index--) list = next_word(list, word, size);
+    next_word(list, word, size);
+    return *word != '\0';
 }
 
 int cuda_count(void)

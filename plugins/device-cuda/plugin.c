@@ -2,6 +2,7 @@
 #include "count.h"
 #include "entries.h"
 #include "fault.h"
+#include "group.h"
 #include "recent.h"
 
 /* The library adds the names of module and operator to failures of `run`. */
@@ -55,6 +56,7 @@ static const ls_device_table table = {
     .run = run,
     .supports = supports,
     .mark = cuda_mark,
+    .group = &cuda_groups,
 };
 
 __attribute__((visibility("default"))) ls_plugin_entry ls_plugin_v2;

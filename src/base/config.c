@@ -52,7 +52,7 @@ static bool parse_count(const char *text, char stop, uint64_t *number)
 
 static bool parse_switch(const char *text, uint64_t *number)
 {
-    static const char *const words[] = {"0", "1", "no", "yes", "off", "on", "false", "true"};
+    static const char *const words[] = {"0", "1", "no", "yes", "off", "on", "false", "true", "n", "y", "f", "t"};
     for (unsigned i = 0; i < sizeof words / sizeof *words; i++) {
         if (strcasecmp(text, words[i]) == 0) {
             *number = i % 2;

@@ -39,7 +39,10 @@
     LS_SETTING(COMM_TIMEOUT, COUNT, "600", "seconds to wait for another process in a collective (0: no limit)")        \
     LS_SETTING(COMM_WORKERS, COUNT, "1", "threads that reduce gradients while backward goes on (0: none)")             \
     LS_SETTING(COMM_AFFINITY, TEXT, "", "CPUs of the communication threads of each local rank (empty: any)")           \
-    LS_SETTING(DEVICE, TEXT, "", "device, unless the program names one (empty: cpu); launchers set cuda for GPUs")     \
+    LS_SETTING(DEVICE, TEXT, "", "device, unless the program names one (empty: a GPU if there is one, else cpu)")      \
+    LS_SETTING(USE_CPU, SWITCH, "0", "train on the CPU, even where there is a GPU")                                    \
+    LS_SETTING(SHARE_GPU, SWITCH, "0", "let processes of a host share GPUs, if there are more processes than GPUs")    \
+    LS_SETTING(GPU_FILES, TEXT, "/dev/nvidiactl:/dev/dxg", "files that show there is a GPU; one of them is enough")    \
     LS_SETTING(CUDA_BLOCKING, SWITCH, "0", "wait after every operator on a GPU, so that a failure names it")           \
     LS_SETTING(CUDA_TF32, SWITCH, "0", "let f32 products on a GPU round their inputs to 10 bits: faster")              \
     LS_SETTING(CUDA_DETERMINISTIC, SWITCH, "0", "use only GPU algorithms that give the same result every time")        \
@@ -53,6 +56,7 @@
 #define LS_SETTING_ALIAS_LIST(LS_SETTING_ALIAS)                                                                        \
     LS_SETTING_ALIAS("OMP_NUM_THREADS", NUM_THREADS)                                                                   \
     LS_SETTING_ALIAS("CCL_WORKER_COUNT", COMM_WORKERS)                                                                 \
+    LS_SETTING_ALIAS("ACCELERATE_USE_CPU", USE_CPU)                                                                    \
     LS_SETTING_ALIAS("ACCELERATE_MIXED_PRECISION", MIXED_PRECISION)                                                    \
     LS_SETTING_ALIAS("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", GRADIENT_ACCUMULATION_STEPS)
 
@@ -64,7 +68,7 @@ typedef enum ls_setting {
 
 typedef enum ls_setting_kind {
     LS_SETTING_KIND_COUNT,  /* 0, 1, 2, ... */
-    LS_SETTING_KIND_SWITCH, /* 0/1, no/yes, off/on, false/true */
+    LS_SETTING_KIND_SWITCH, /* 0/1, no/yes, off/on, false/true, n/y, f/t */
     LS_SETTING_KIND_TEXT,
 } ls_setting_kind;
 

@@ -56,60 +56,88 @@ static void *load(const char *file, ls_message *why)
     return library;
 }
 
-/* NULL without a message if there is no such file: other folders follow. */
-static void *try_folder(const char *folder, int length, const char *name, ls_message *why)
+/* ---- the places of plug-ins ---- */
+
+typedef bool place_fn(const char *file, void *user); /* true: that is the one */
+
+/* Show the plug-in of a folder, if it has one. */
+static bool show(const char *folder, int length, const char *name, place_fn *visit, void *user)
 {
-    char path[1200];
-    snprintf(path, sizeof path, "%.*s/liblockstep-%.128s.so", length, folder, name);
-    if (length == 0 || access(path, F_OK) != 0) return NULL;
-    return load(path, why);
+    char file[1200];
+    snprintf(file, sizeof file, "%.*s/liblockstep-%.128s.so", length, folder, name);
+    return length > 0 && access(file, F_OK) == 0 && visit(file, user);
 }
 
 /* Beside the library or program `file`, and in the folders an installation has plug-ins in, seen from lib/ and bin/. */
-static void *try_beside(const char *file, const char *name, ls_message *why)
+static bool show_beside(const char *file, const char *name, place_fn *visit, void *user)
 {
     static const char *const places[] = {"", "/lockstep", "/" LOCKSTEP_LIBDIR "/lockstep",
                                          "/../" LOCKSTEP_LIBDIR "/lockstep"};
     char folder[768], place[1024];
     folder_of(file, folder, sizeof folder);
-    void *library = NULL;
-    for (size_t i = 0; *folder && !library && i < sizeof places / sizeof *places; i++) {
+    for (size_t i = 0; *folder && i < sizeof places / sizeof *places; i++) {
         int length = snprintf(place, sizeof place, "%s%.200s", folder, places[i]);
-        library = try_folder(place, length, name, why);
+        if (show(place, length, name, visit, user)) return true;
     }
-    return library;
+    return false;
+}
+
+/* Visit the files of this name, in the order of the folders. True if one was accepted. */
+static bool show_places(const char *name, place_fn *visit, void *user)
+{
+    for (const char *folder = ls_config_text(LS_SETTING_PLUGIN_PATH); *folder;) {
+        int length = (int)strcspn(folder, ":");
+        if (show(folder, length, name, visit, user)) return true;
+        folder += length + (folder[length] == ':');
+    }
+    Dl_info here;
+    if (dladdr((const void *)(uintptr_t)&ls_library_open, &here) != 0 && show_beside(here.dli_fname, name, visit, user))
+        return true;
+    char program[900];
+    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    program[length > 0 ? length : 0] = '\0';
+    return show_beside(program, name, visit, user);
+}
+
+static bool accept_any(const char *file, void *user)
+{
+    (void)file, (void)user;
+    return true;
+}
+
+bool ls_library_installed(const char *name)
+{
+    return show_places(name, accept_any, NULL);
+}
+
+/* ---- opening ---- */
+
+typedef struct attempt {
+    void *library;
+    ls_message first; /* a file that cannot be loaded says more than the last folder's "not found" */
+} attempt;
+
+static bool try_load(const char *file, void *user)
+{
+    attempt *a = user;
+    a->library = load(file, &a->first);
+    return a->library != NULL;
 }
 
 void *ls_library_open(const char *what, const char *name, ls_message *why)
 {
-    ls_message first = {{0}}; /* a file that cannot be loaded says more than the last folder's "not found" */
-    void *library = NULL;
+    attempt a = {0};
     if (strchr(name, '/')) {
-        library = load(name, &first);
-    } else {
-        for (const char *folder = ls_config_text(LS_SETTING_PLUGIN_PATH); !library && *folder;) {
-            int length = (int)strcspn(folder, ":");
-            library = try_folder(folder, length, name, &first);
-            folder += length + (folder[length] == ':');
-        }
-        Dl_info here;
-        if (!library && dladdr((const void *)(uintptr_t)&ls_library_open, &here) != 0)
-            library = try_beside(here.dli_fname, name, &first);
-        char program[900];
-        ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-        program[length > 0 ? length : 0] = '\0';
-        if (!library) library = try_beside(program, name, &first);
-        if (!library && !first.text[0]) {
-            char file[160];
-            snprintf(file, sizeof file, "liblockstep-%.128s.so", name);
-            library = load(file, &first);
-            if (!library && strncmp(first.text, file, strlen(file)) == 0)
-                ls_message_set(&first, "not in this build%s; LOCKSTEP_PLUGIN_PATH names folders to look for %.50s in",
-                               strcmp(what, "device") == 0 ? ", which has cpu" : "", file);
-        }
+        try_load(name, &a);
+    } else if (!show_places(name, try_load, &a) && !a.first.text[0]) {
+        char file[160];
+        snprintf(file, sizeof file, "liblockstep-%.128s.so", name);
+        if (!try_load(file, &a) && strncmp(a.first.text, file, strlen(file)) == 0)
+            ls_message_set(&a.first, "not in this build%s; LOCKSTEP_PLUGIN_PATH names folders to look for %.50s in",
+                           strcmp(what, "device") == 0 ? ", which has cpu" : "", file);
     }
-    if (!library) ls_message_set(why, "%.32s \"%.64s\": %.130s", what, name, first.text);
-    return library;
+    if (!a.library) ls_message_set(why, "%.32s \"%.64s\": %.130s", what, name, a.first.text);
+    return a.library;
 }
 
 ls_library_fn ls_library_function(void *library, const char *name)

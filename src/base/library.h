@@ -9,6 +9,9 @@
  * in messages. NULL: not found, or it cannot be loaded. */
 void *ls_library_open(const char *what, const char *name, ls_message *why);
 
+/* Is there a file of this name in one of these folders? It is not loaded, and the linker is not asked. */
+bool ls_library_installed(const char *name);
+
 /* A function that it exports; NULL if it does not. */
 typedef void (*ls_library_fn)(void);
 ls_library_fn ls_library_function(void *library, const char *name);

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "device/cpu/cpu.h"
+#include "device/gpus.h"
 
 static void host_log(const char *text)
 {
@@ -53,12 +54,23 @@ static const ls_host host = {
 /* ---- finding the table ---- */
 
 /* "cuda:1" is plug-in "cuda", index 1; "./libx.so" is a path and has no index unless it ends in ":N". */
-static int split_index(char *name)
+static const char *find_index(const char *name)
 {
-    char *colon = strrchr(name, ':');
-    if (!colon || !colon[1] || strspn(colon + 1, "0123456789") != strlen(colon + 1)) return 0;
-    *colon = 0;
-    return atoi(colon + 1);
+    const char *colon = strrchr(name, ':');
+    return colon && colon[1] && strspn(colon + 1, "0123456789") == strlen(colon + 1) ? colon : NULL;
+}
+
+int ls_device_index(const char *name)
+{
+    const char *colon = find_index(name);
+    return colon ? atoi(colon + 1) : -1;
+}
+
+bool ls_device_answers(const ls_device *device, const char *name)
+{
+    size_t length = strlen(name);
+    if (strncmp(device->name, name, length) != 0) return false;
+    return !device->name[length] || device->name + length == find_index(device->name);
 }
 
 /* Report the first operator in which two lists differ: its number, and its names. */
@@ -163,24 +175,56 @@ static bool table_from(void *library, const char *name, ls_device_table *table, 
     return false;
 }
 
+/* *library is to be closed, also on failure; NULL for the CPU. */
+static bool find_table(const char *plugin, void **library, ls_device_table *table, ls_message *why)
+{
+    *library = NULL;
+    *table = ls_cpu_device;
+    if (strcmp(plugin, "cpu") == 0) return true;
+    *library = ls_library_open("device", plugin, why);
+    return *library && table_from(*library, plugin, table, why);
+}
+
+int ls_device_count(const char *plugin, ls_message *why)
+{
+    void *library;
+    ls_device_table table;
+    int count = find_table(plugin, &library, &table, why) ? table.count() : -1;
+    if (library) dlclose(library);
+    return count;
+}
+
+typedef void describe_fn(int index, char *text, size_t size); /* ls_plugin_describe of a plug-in, if it exports it */
+
+void ls_device_describe(const char *plugin, int index, char *text, size_t size)
+{
+    void *library;
+    ls_device_table table;
+    ls_message why;
+    snprintf(text, size, "%s:%d", plugin, index);
+    bool found = find_table(plugin, &library, &table, &why) && library;
+    describe_fn *describe = found ? (describe_fn *)ls_library_function(library, "ls_plugin_describe") : NULL;
+    if (describe) describe(index, text, size);
+    if (library) dlclose(library);
+}
+
 /* ---- opening ---- */
 
 ls_device *ls_device_open(const char *name, ls_status *status, ls_message *why)
 {
-    char plain[512];
-    snprintf(plain, sizeof plain, "%s", name);
-    int index = split_index(plain);
+    const char *colon = find_index(name);
+    int index = colon ? atoi(colon + 1) : 0;
+    char plain[500];
+    snprintf(plain, sizeof plain, "%.*s", colon ? (int)(colon - name) : (int)strlen(name), name);
 
     ls_device *device = ls_sys_alloc(sizeof *device);
     if (!device) goto out_of_memory;
-    snprintf(device->name, sizeof device->name, "%s", name);
+    if (strcmp(plain, "cpu") == 0) snprintf(device->name, sizeof device->name, "cpu");
+    else snprintf(device->name, sizeof device->name, "%.50s:%d", plain, index); /* paths may be longer */
 
     *status = LS_ERR_DEVICE;
-    ls_device_table table = ls_cpu_device;
-    if (strcmp(plain, "cpu") != 0) {
-        device->library = ls_library_open("device", plain, why);
-        if (!device->library || !table_from(device->library, plain, &table, why)) goto close_device;
-    }
+    ls_device_table table;
+    if (!find_table(plain, &device->library, &table, why)) goto close_device;
     int count = table.count();
     if (index >= count) {
         ls_message_set(why, "device \"%.64s\": %d such device%s usable here", name, count,

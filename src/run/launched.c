@@ -58,8 +58,8 @@ static bool can_be_passed(const ls_module *model)
     for (const ls_device *d = run->devices; d; d = d->next)
         if (!ls_device_is_host(d))
             return refuse("ls_launch",
-                          ".model: its run uses a device that a fork would lose: create the model on the CPU "
-                          "and name the device in the ls_init() inside the function");
+                          ".model: its run uses a device that a fork would lose: create the model on the CPU, with "
+                          "ls_init(..., .device = \"cpu\"); workers get theirs from the ls_init() inside the function");
     if (ls_world_size(run) > 1) return refuse("ls_launch", ".model: its run is already one of several processes");
     if (run->session->claims)
         return refuse("ls_launch", ".model: its run has written to its folder, which now belongs to the workers: save "

@@ -16,6 +16,7 @@
 #include "base/pin.h"
 #include "optim/scaler.h"
 #include "run/course.h"
+#include "run/device.h"
 #include "run/init.h"
 #include "run/launched.h"
 #include "run/prepare.h"
@@ -60,21 +61,6 @@ static ls_run *run_new(void)
     return run;
 }
 
-/* The program's, else the environment's, else the CPU. A user who asked a launcher for GPUs must not get the CPU. */
-static void open_device(ls_run *run, const char *given)
-{
-    const char *asked = given ? "" : ls_config_text(LS_SETTING_DEVICE);
-    run->device = ls_device_named(run, given ? given : *asked ? asked : "cpu");
-    if (run->device || !*asked) return;
-    ls_errors why = run->errors;
-    ls_errors_clear(&run->errors);
-    ls_fail(
-        &run->errors, why.code,
-        "ls_init: LOCKSTEP_DEVICE=%s, set by a launcher if GPUs are requested: %s. To train on the CPU, launch with "
-        "--cpu, without --multi_gpu and --gpu_ids",
-        asked, why.message);
-}
-
 ls_run *ls_init_sized(int *argc, char ***argv, const ls_init_opts *opts, size_t opts_size)
 {
     ls_descriptors_fill();
@@ -94,7 +80,7 @@ ls_run *ls_init_sized(int *argc, char ***argv, const ls_init_opts *opts, size_t 
     if (run->session) run->session->flushes_denormals = flushes;
     else if (flushes) ls_set_flush_denormals(false);
     run->random = (ls_rng_state){.seed = o.seed};
-    if (!ls_failed(run)) open_device(run, o.device);
+    if (!ls_failed(run)) ls_run_open_device(run, o.device);
     if (!ls_failed(run)) ls_launched_keep(run, launched);
     run->step->mixed_precision = o.mixed_precision ? o.mixed_precision : LS_F32;
     if (!ls_failed(run) && o.mixed_precision == LS_F16) ls_scaler_new(run);

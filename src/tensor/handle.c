@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "device/gpus.h"
 #include "tensor/context.h"
 
 /* ---- handles ---- */
@@ -164,8 +165,9 @@ void ls_storage_release(ls_run *run, ls_storage *storage)
 
 ls_device *ls_device_named(ls_run *run, const char *name)
 {
+    if (run->device && ls_device_answers(run->device, name)) return run->device;
     for (ls_device *d = run->devices; d; d = d->next)
-        if (strcmp(d->name, name) == 0) return d;
+        if (ls_device_answers(d, name)) return d;
     ls_status status;
     ls_message why = {{0}};
     ls_device *device = ls_device_open(name, &status, &why);

@@ -1,7 +1,7 @@
 /* worker.c - a program that is started several times: a run that is one of several processes.
  *
  *     worker exchange | train FILE | twice | fail | die | differ | save_alone | trigger | stop FILE | survive |
- *            threads */
+ *            threads | device */
 #include <lockstep.h>
 
 #include <dirent.h>
@@ -190,6 +190,19 @@ static void count_threads(ls_run *run)
     ls_wait_for_everyone(run); /* a process that exits gives its CPUs back */
 }
 
+/* Where tensors are, also if only the plug-in is named, and a sum over the processes. */
+static void name_device(ls_run *run)
+{
+    ls_tensor *x = ls_ones(run, LS_F32, 1);
+    char plugin[64];
+    snprintf(plugin, sizeof plugin, "%.*s", (int)strcspn(ls_device_of(x), ":"), ls_device_of(x));
+    ls_tensor *again = ls_to_device(x, plugin);
+    double sum = ls_item(ls_reduce(run, x, LS_REDUCE_SUM));
+    if (!ls_error(run))
+        printf("rank %d of %d: %s %s, sum %g\n", ls_rank(run), ls_world_size(run), ls_device_of(x), ls_device_of(again),
+               sum);
+}
+
 int main(int argc, char **argv)
 {
     ls_run *run = ls_init(&argc, &argv);
@@ -210,6 +223,7 @@ int main(int argc, char **argv)
     else if (strcmp(what, "stop") == 0) stop(run, argv[2]);
     else if (strcmp(what, "survive") == 0) survive(run);
     else if (strcmp(what, "threads") == 0) count_threads(run);
+    else if (strcmp(what, "device") == 0) name_device(run);
     else trigger(run);
     return ls_finish(run);
 }

@@ -1,0 +1,28 @@
+/* gpus.c - count the GPUs of this host. */
+#include "device/gpus.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/config.h"
+#include "base/library.h"
+
+/* Is there one of the files that a GPU's driver creates? */
+static bool has_driver_files(void)
+{
+    for (const char *file = ls_config_text(LS_SETTING_GPU_FILES); *file;) {
+        char path[1024];
+        size_t length = strcspn(file, ":");
+        snprintf(path, sizeof path, "%.*s", (int)length, file);
+        if (access(path, F_OK) == 0) return true;
+        file += length + (file[length] == ':');
+    }
+    return false;
+}
+
+int ls_gpus_count(ls_message *why)
+{
+    if (!has_driver_files() || !ls_library_installed(LS_GPU_PLUGIN)) return 0;
+    return ls_device_count(LS_GPU_PLUGIN, why);
+}

@@ -1,0 +1,149 @@
+/* gpus.c - programs that name no device, on hosts with and without GPUs, which a plug-in pretends. */
+#include <lockstep.h>
+
+#include "check.h"
+
+#include <sys/wait.h>
+
+static char output[1 << 16];
+
+/* The exit code of a shell command on a host with so many GPUs, and its output. */
+static int on_host(const char *gpus, const char *settings, const char *command)
+{
+    char line[4096];
+    snprintf(line, sizeof line,
+             "unset LOCKSTEP_USE_CPU CUDA_VISIBLE_DEVICES; export LOCKSTEP_PLUGIN_PATH=%s LOCKSTEP_GPU_FILES=/dev/null "
+             "PRETENDED_GPUS=%s; %s %s 2>&1",
+             GPU_FOLDER, gpus, settings, command);
+    FILE *pipe = popen(line, "r");
+    size_t length = pipe ? fread(output, 1, sizeof output - 1, pipe) : 0;
+    output[length] = '\0';
+    int status = pipe ? pclose(pipe) : -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+#define HAS(words) CHECK_MSG(strstr(output, words), "\"%s\" is not in:\n%s", words, output)
+#define LACKS(words) CHECK_MSG(!strstr(output, words), "\"%s\" is in:\n%s", words, output)
+
+/* ---- one process ---- */
+
+static void the_gpu_is_used_without_a_word(void)
+{
+    CHECK(on_host("1", "", WORKER " device") == 0);
+    HAS("rank 0 of 1: cuda:0 cuda:0, sum 1\n");
+}
+
+static void without_a_gpu_it_is_the_cpu_silently(void)
+{
+    CHECK(on_host("0", "", WORKER " device") == 0);
+    CHECK_TEXT(output, "rank 0 of 1: cpu cpu, sum 1\n");
+    CHECK(on_host("1", "LOCKSTEP_GPU_FILES=/nowhere", WORKER " device") == 0);
+    CHECK_TEXT(output, "rank 0 of 1: cpu cpu, sum 1\n");
+    CHECK(on_host("1", "LOCKSTEP_PLUGIN_PATH=/nowhere", WORKER " device") == 0);
+    CHECK_TEXT(output, "rank 0 of 1: cpu cpu, sum 1\n");
+}
+
+static void the_gpu_can_be_refused(void)
+{
+    static const char *const settings[] = {"LOCKSTEP_USE_CPU=1",        "ACCELERATE_USE_CPU=True",
+                                           "ACCELERATE_USE_CPU=y",      "LOCKSTEP_DEVICE=cpu",
+                                           "CUDA_VISIBLE_DEVICES=none", "LOCKSTEP_USE_CPU=1 LOCKSTEP_DEVICE=cuda"};
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        CHECK(on_host("2", settings[i], WORKER " device") == 0);
+        HAS("rank 0 of 1: cpu cpu, sum 1\n");
+    }
+    CHECK(on_host("2", "", WORKER " --use_cpu device") == 0);
+    HAS("rank 0 of 1: cpu cpu, sum 1\n");
+    CHECK(on_host("2", "ACCELERATE_USE_CPU=False", WORKER " device") == 0);
+    HAS("rank 0 of 1: cuda:0 cuda:0, sum 1\n");
+    CHECK(on_host("2", "LOCKSTEP_USE_CPU=1", WORKER " --device cuda:1 device") == 0); /* a flag is stronger */
+    HAS("rank 0 of 1: cuda:1 cuda:1, sum 1\n");
+}
+
+static void a_gpu_that_fails_says_how_to_go_on(void)
+{
+    CHECK(on_host("1", "PRETENDED_FAILURE='the driver is too old'", WORKER " device") == 1);
+    HAS("ls_init: there is a GPU, but it cannot be used: the driver is too old. To train on the CPU, give --use_cpu");
+    CHECK(on_host("1", "PRETENDED_FAILURE='the driver is too old'", WORKER " --device cuda device") == 1);
+    HAS("the driver is too old");
+    LACKS("there is a GPU");
+    CHECK(on_host("1", "PRETENDED_TABLE=missing", WORKER " device") == 1);
+    HAS("ls_init: there is a GPU, but it cannot be used: device \"cuda\": ls_plugin_v2 of the plug-in returned NULL. ");
+}
+
+/* ---- several processes ---- */
+
+static void every_process_has_its_own(void)
+{
+    CHECK(on_host("2", "", LOCKSTEP_COMMAND " launch -n 2 " WORKER " device") == 0);
+    HAS("rank 0 of 2: cuda:0 cuda:0, sum 2\n");
+    HAS("rank 1 of 2: cuda:1 cuda:1, sum 2\n");
+    CHECK(on_host("3", "LOCKSTEP_LOG=info", LOCKSTEP_COMMAND " launch -n 2 --gpu_ids 2,0 " WORKER " device") == 0);
+    HAS("rank 0 trains on Pretended GPU 2, ");
+    HAS("rank 1 trains on Pretended GPU 0, ");
+    HAS("rank 1 of 2: cuda:1 cuda:1, sum 2\n");
+}
+
+static void more_processes_than_gpus_are_refused(void)
+{
+    CHECK(on_host("2", "", LOCKSTEP_COMMAND " launch -n 3 " WORKER " device") == 1);
+    HAS("would share a GPU (Pretended GPU 0, 80.0 GiB, driver 1.2): this host has 3 processes for 2 GPUs. Start one "
+        "for "
+        "each GPU (--num_processes 2), train on the CPU (--cpu), or set LOCKSTEP_SHARE_GPU=1 to share it");
+    LACKS("sum 3");
+    CHECK(on_host("2", "", LOCKSTEP_COMMAND " launch -n 2 " WORKER " --device cuda:1 device") == 1);
+    HAS("ranks 0 and 1 would share a GPU (Pretended GPU 1, ");
+    CHECK(on_host("2", "", LOCKSTEP_COMMAND " launch -n 3 --cpu " WORKER " device") == 0);
+    HAS("rank 2 of 3: cpu cpu, sum 3\n");
+}
+
+static void they_share_if_told_to(void)
+{
+    CHECK(on_host("2", "LOCKSTEP_SHARE_GPU=1", LOCKSTEP_COMMAND " launch -n 3 " WORKER " device") == 0);
+    HAS("rank 0 of 3: cuda:0 cuda:0, sum 3\n");
+    HAS("rank 1 of 3: cuda:1 cuda:1, sum 3\n");
+    HAS("rank 2 of 3: cuda:0 cuda:0, sum 3\n");
+}
+
+/* A launcher may show each process one GPU only: that is the first of each. */
+static void a_launcher_may_assign_them(void)
+{
+    CHECK(on_host("4", "",
+                  LOCKSTEP_COMMAND " launch -n 2 sh -c 'CUDA_VISIBLE_DEVICES=$((LOCAL_RANK+2)) " WORKER
+                                   " device'") == 0);
+    HAS("rank 0 of 2: cuda:0 cuda:0, sum 2\n");
+    HAS("rank 1 of 2: cuda:0 cuda:0, sum 2\n");
+}
+
+static void a_mixture_of_devices_is_refused(void)
+{
+    CHECK(on_host("2", "LOCKSTEP_COMM_TIMEOUT=20",
+                  LOCKSTEP_COMMAND " launch -n 2 sh -c 'LOCKSTEP_USE_CPU=$LOCAL_RANK " WORKER " device'") == 1);
+    HAS("ls_init: devices of processes");
+    LACKS("sum 2");
+}
+
+/* ---- launching ---- */
+
+static void asking_for_gpus_that_are_not_there_fails(void)
+{
+    CHECK(on_host("0", "", LOCKSTEP_COMMAND " launch -n 2 --multi_gpu " WORKER " device") == 1);
+    HAS("LOCKSTEP_DEVICE=cuda, set by a launcher if GPUs are requested: ");
+    HAS("0 such devices are usable here");
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) check_filter = argv[1];
+    CHECK_RUN(the_gpu_is_used_without_a_word);
+    CHECK_RUN(without_a_gpu_it_is_the_cpu_silently);
+    CHECK_RUN(the_gpu_can_be_refused);
+    CHECK_RUN(a_gpu_that_fails_says_how_to_go_on);
+    CHECK_RUN(every_process_has_its_own);
+    CHECK_RUN(more_processes_than_gpus_are_refused);
+    CHECK_RUN(they_share_if_told_to);
+    CHECK_RUN(a_launcher_may_assign_them);
+    CHECK_RUN(a_mixture_of_devices_is_refused);
+    CHECK_RUN(asking_for_gpus_that_are_not_there_fails);
+    return check_done();
+}
