@@ -10,7 +10,7 @@
 template <typename W> __global__ void constants(batch_norm_channels c, int64_t n)
 {
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) write_channel<W>(c, i, 0, 0, 0);
+    if (i < n) write_channel<W>(c, read_channel(c, i), i, 0, 0, 0);
 }
 
 /* ---- a call ---- */

@@ -20,61 +20,78 @@ struct batch_norm_channels {
     void *scale, *slope, *shift; /* [C], of the compute type */
 };
 
+/* What was in the vectors of a channel before; loaded early, all at once. */
+struct channel_values {
+    double weight, bias, mean, var, running_mean, running_var, dweight, dbias;
+};
+
+static __device__ __forceinline__ channel_values read_channel(const batch_norm_channels &b, int64_t c)
+{
+    channel_values v;
+    v.weight = channel(b.weight, c, 1), v.bias = channel(b.bias, c, 0);
+    v.mean = channel(b.mean, c, 0), v.var = channel(b.var, c, 1);
+    v.running_mean = channel(b.running_mean, c, 0), v.running_var = channel(b.running_var, c, 0);
+    v.dweight = b.accumulate & 2 ? channel(b.dweight, c, 0) : 0;
+    v.dbias = b.accumulate & 4 ? channel(b.dbias, c, 0) : 0;
+    return v;
+}
+
 /* What the second pass does with the numbers of a channel. */
 template <typename W> struct coefficients {
     W scale, slope, shift;
 };
 
-/* Forward, from the mean and the sum of squared deviations; without training they are not looked at. `keep`: statistics
- * are written too, which one thread of all must do. */
+/* Forward, from the mean and the sum of squared deviations; without training they are not used. `keep`: statistics are
+ * written as well, which exactly one thread must do. */
 template <typename W>
-__device__ coefficients<W> finish_forward(const batch_norm_channels &b, int64_t c, double mean, double m2, bool keep)
+__device__ coefficients<W> finish_forward(const batch_norm_channels &b, const channel_values &v, int64_t c, double mean,
+                                          double m2, bool keep)
 {
-    double center = b.training ? mean : channel(b.mean, c, 0);
-    double var = b.training ? m2 / b.count : channel(b.var, c, 1);
-    double rstd = 1 / sqrt(var + b.epsilon), gain = rstd * channel(b.weight, c, 1);
+    double center = b.training ? mean : v.mean, var = b.training ? m2 / b.count : v.var;
+    double rstd = 1 / sqrt(var + b.epsilon), gain = rstd * v.weight;
     if (b.training && keep) {
         set_channel(b.save_mean, c, center);
         set_channel(b.save_rstd, c, rstd);
         double unbiased = m2 / (b.count > 1 ? b.count - 1 : 1), old = 1 - b.momentum;
-        set_channel(b.running_mean, c, old * channel(b.running_mean, c, 0) + b.momentum * center);
-        set_channel(b.running_var, c, old * channel(b.running_var, c, 0) + b.momentum * unbiased);
+        set_channel(b.running_mean, c, old * v.running_mean + b.momentum * center);
+        set_channel(b.running_var, c, old * v.running_var + b.momentum * unbiased);
     }
-    return {(W)gain, 0, (W)(channel(b.bias, c, 0) - center * gain)};
+    return {(W)gain, 0, (W)(v.bias - center * gain)};
 }
 
 /* Backward, from the totals of d and of d (x - mean). */
 template <typename W>
-__device__ coefficients<W> finish_backward(const batch_norm_channels &b, int64_t c, double sum, double dot, bool keep)
+__device__ coefficients<W> finish_backward(const batch_norm_channels &b, const channel_values &v, int64_t c, double sum,
+                                           double dot, bool keep)
 {
-    double rstd = b.training ? channel(b.var, c, 1) : 1 / sqrt(channel(b.var, c, 1) + b.epsilon);
-    double gain = rstd * channel(b.weight, c, 1), slope = 0, shift = 0;
+    double rstd = b.training ? v.var : 1 / sqrt(v.var + b.epsilon), gain = rstd * v.weight, slope = 0, shift = 0;
     if (b.training) {
         slope = -gain * rstd * rstd * dot / b.count;
-        shift = -gain * sum / b.count - slope * channel(b.mean, c, 0);
+        shift = -gain * sum / b.count - slope * v.mean;
     }
     if (keep) {
-        set_channel(b.dweight, c, dot * rstd + (b.accumulate & 2 ? channel(b.dweight, c, 0) : 0));
-        set_channel(b.dbias, c, sum + (b.accumulate & 4 ? channel(b.dbias, c, 0) : 0));
+        set_channel(b.dweight, c, dot * rstd + v.dweight);
+        set_channel(b.dbias, c, sum + v.dbias);
     }
     return {(W)gain, (W)slope, (W)shift};
 }
 
 /* From the two sums of a channel. Forward they are of x - pivot and of its square: the pivot, an element of the
- * channel, keeps the digits that subtracting large squares would cost. */
+ * channel, preserves the digits that subtracting large squares would lose. */
 template <typename W>
-__device__ coefficients<W> finish_channel(const batch_norm_channels &b, int64_t c, double pivot, double first,
-                                          double second, bool keep)
+__device__ coefficients<W> finish_channel(const batch_norm_channels &b, const channel_values &v, int64_t c,
+                                          double pivot, double first, double second, bool keep)
 {
-    if (b.backward) return finish_backward<W>(b, c, first, second, keep);
-    return finish_forward<W>(b, c, pivot + first / b.count, fmax(second - first * first / b.count, 0.0), keep);
+    if (b.backward) return finish_backward<W>(b, v, c, first, second, keep);
+    return finish_forward<W>(b, v, c, pivot + first / b.count, fmax(second - first * first / b.count, 0.0), keep);
 }
 
-/* The same, and the coefficients written to where the second pass finds them. */
+/* The same, and the coefficients are written for the second pass. */
 template <typename W>
-__device__ void write_channel(const batch_norm_channels &b, int64_t c, double pivot, double first, double second)
+__device__ void write_channel(const batch_norm_channels &b, const channel_values &v, int64_t c, double pivot,
+                              double first, double second)
 {
-    coefficients<W> found = finish_channel<W>(b, c, pivot, first, second, true);
+    coefficients<W> found = finish_channel<W>(b, v, c, pivot, first, second, true);
     ((W *)b.scale)[c] = found.scale;
     ((W *)b.slope)[c] = found.slope;
     ((W *)b.shift)[c] = found.shift;

@@ -16,7 +16,8 @@ enum {
     WARPS = THREADS / 32,
     NUMBERS = LANES * 16, /* sums of a block: two of each channel */
     TEAMS = THREADS / NUMBERS,
-    STAGES = 4, /* of copying: the first is added up while the others are under way */
+    TOGETHER = 4, /* rows of a residual that are loaded at once */
+    STAGES = 4,   /* of copying: the first is added up while the others are under way */
     SLAB = LANES * 8,
     MOST_BYTES = 200 << 10, /* of shared memory for rows */
 };
@@ -45,26 +46,32 @@ template <typename T, bool BACK>
 __global__ void __launch_bounds__(THREADS, 1)
     pixel_once(batch_norm_data b, batch_norm_channels c, float *space, int rounds)
 {
-    extern __shared__ uint4 tile[]; /* [rounds][THREADS] of x, and of dy */
+    extern __shared__ uint4 tile[]; /* [rounds][THREADS] of x, and of dy; then [rounds][BELOW] words of the mask */
     __shared__ float sums[WARPS][NUMBERS];
     __shared__ double totals[TEAMS][NUMBERS];
     __shared__ coefficients<float> coefficient[SLAB];
-    int lane = threadIdx.x % LANES, chunks = gridDim.y, slab = (int)blockIdx.x;
-    int64_t first = ((int64_t)slab * LANES + lane) * 8, start = (int64_t)blockIdx.y * rounds * BELOW;
-    int64_t row = start + threadIdx.x / LANES;
+    int lane = threadIdx.x % LANES, below = threadIdx.x / LANES, chunks = gridDim.y, slab = (int)blockIdx.x;
+    int64_t first = ((int64_t)slab * LANES + lane) * 8, row = (int64_t)blockIdx.y * rounds * BELOW + below;
+    int64_t left = (b.rows - row + BELOW - 1) / BELOW;
+    int own_rows = row >= b.rows ? 0 : left < rounds ? (int)left : rounds;
     uint4 *xs = tile + threadIdx.x, *dys = xs + rounds * THREADS;
-    const T *x = (const T *)b.x + first, *dy = (const T *)b.dy + first;
+    uint64_t *masks = (uint64_t *)(tile + 2 * rounds * THREADS) + below;
+    bool masked = BACK && b.mask;
+    const T *x = (const T *)b.x + row * b.channels + first, *dy = (const T *)b.dy + row * b.channels + first;
+    const uint8_t *mask = b.mask + row * b.mask_pitch + slab * LANES;
 
     for (int stage = 0; stage < STAGES; stage++) {
-        for (int j = rounds * stage / STAGES; j < rounds * (stage + 1) / STAGES; j++) {
-            int64_t r = row + (int64_t)j * BELOW;
-            if (r >= b.rows) continue;
-            __pipeline_memcpy_async(xs + j * THREADS, x + r * b.channels, 16);
-            if (BACK) __pipeline_memcpy_async(dys + j * THREADS, dy + r * b.channels, 16);
+        for (int j = rounds * stage / STAGES; j < min(own_rows, rounds * (stage + 1) / STAGES); j++) {
+            int64_t down = (int64_t)j * BELOW;
+            __pipeline_memcpy_async(xs + j * THREADS, x + down * b.channels, 16);
+            if (BACK) __pipeline_memcpy_async(dys + j * THREADS, dy + down * b.channels, 16);
+            if (masked && lane == 0) __pipeline_memcpy_async(masks + j * BELOW, mask + down * b.mask_pitch, 8);
         }
         __pipeline_commit();
     }
 
+    channel_values before = {};
+    if (threadIdx.x < SLAB) before = read_channel(c, (int64_t)slab * SLAB + threadIdx.x);
     float sum[8], second[8], pivot[8];
 #pragma unroll
     for (int k = 0; k < 8; k++) {
@@ -74,14 +81,13 @@ __global__ void __launch_bounds__(THREADS, 1)
 #pragma unroll
     for (int stage = 0; stage < STAGES; stage++) {
         __pipeline_wait_prior(STAGES - 1 - stage);
+        if (BACK) __syncwarp(); /* one of the eight threads of a row copies its mask */
 #pragma unroll 2
-        for (int j = rounds * stage / STAGES; j < rounds * (stage + 1) / STAGES; j++) {
-            int64_t r = row + (int64_t)j * BELOW;
-            if (r >= b.rows) break;
+        for (int j = rounds * stage / STAGES; j < min(own_rows, rounds * (stage + 1) / STAGES); j++) {
             eight<T> in, given;
             in.part[0] = xs[j * THREADS];
             if (BACK) given.part[0] = dys[j * THREADS];
-            unsigned bits = BACK && b.mask ? b.mask[r * b.mask_pitch + first / 8] : 255u;
+            unsigned bits = masked ? ((const uint8_t *)(masks + j * BELOW))[lane] : 255u;
 #pragma unroll
             for (int k = 0; k < 8; k++) {
                 float away = as<float>(in.element[k]) - pivot[k], factor = away;
@@ -92,7 +98,7 @@ __global__ void __launch_bounds__(THREADS, 1)
         }
     }
 
-    /* The four rows of a warp, its warps, the block's place among the sums of all. */
+    /* The four rows of a warp, then its warps, then all blocks. */
 #pragma unroll
     for (int k = 0; k < 8; k++) {
         for (int apart = LANES; apart < 32; apart *= 2) {
@@ -133,7 +139,7 @@ __global__ void __launch_bounds__(THREADS, 1)
         for (int t = 0; t < TEAMS; t++) one += totals[t][at], two += totals[t][at + 8];
         int64_t channel_of = (int64_t)slab * SLAB + threadIdx.x;
         double from = BACK ? 0 : (double)as<float>(((const T *)b.x)[channel_of]);
-        coefficient[threadIdx.x] = finish_channel<float>(c, channel_of, from, one, two, blockIdx.y == 0);
+        coefficient[threadIdx.x] = finish_channel<float>(c, before, channel_of, from, one, two, blockIdx.y == 0);
     }
     __syncthreads();
 
@@ -143,39 +149,46 @@ __global__ void __launch_bounds__(THREADS, 1)
         coefficients<float> found = coefficient[lane * 8 + k];
         scale[k] = found.scale, slope[k] = found.slope, shift[k] = found.shift;
     }
-    const T *residual = b.residual ? (const T *)b.residual + first : NULL;
-    T *dresidual = b.dresidual ? (T *)b.dresidual + first : NULL;
-    T *y = (T *)(BACK ? b.dx : b.y) + first;
+    int64_t start = row * b.channels + first;
+    const T *residual = b.residual ? (const T *)b.residual + start : NULL;
+    T *dresidual = b.dresidual ? (T *)b.dresidual + start : NULL, *y = (T *)(BACK ? b.dx : b.y) + start;
+    uint8_t *mask_to = b.mask ? b.mask + row * b.mask_pitch + first / 8 : NULL;
     bool relu = b.relu;
-#pragma unroll 4
-    for (int j = 0; j < rounds; j++) {
-        int64_t r = row + (int64_t)j * BELOW;
-        if (r >= b.rows) break;
-        eight<T> in, given, out;
-        in.part[0] = xs[j * THREADS];
-        if (BACK) {
-            given.part[0] = dys[j * THREADS];
-            unsigned bits = b.mask ? b.mask[r * b.mask_pitch + first / 8] : 255u;
+    for (int j = 0; j < own_rows; j += TOGETHER) {
+        eight<T> more[TOGETHER];
 #pragma unroll
-            for (int k = 0; k < 8; k++) {
-                if (!(bits >> k & 1)) given.element[k] = as<T>(0.0f);
-                out.element[k] =
-                    as<T>(as<float>(given.element[k]) * scale[k] + (as<float>(in.element[k]) * slope[k] + shift[k]));
-            }
-            if (dresidual) given.template store<true>(dresidual + r * b.channels, 8);
-        } else {
-            if (residual) given.template load<true>(residual + r * b.channels, 8);
-            unsigned bits = 0;
+        for (int u = 0; u < TOGETHER; u++)
+            if (!BACK && residual)
+                more[u].template load<true>(residual + (int64_t)(j + u) * BELOW * b.channels, j + u < own_rows);
 #pragma unroll
-            for (int k = 0; k < 8; k++) {
-                float value = as<float>(in.element[k]) * scale[k] + shift[k];
-                if (residual) value += as<float>(given.element[k]);
-                bits |= (unsigned)(value > 0) << k;
-                out.element[k] = as<T>(relu && value < 0 ? 0 : value); /* NaN stays */
+        for (int u = 0; u < TOGETHER; u++) {
+            if (j + u >= own_rows) break;
+            int64_t down = (int64_t)(j + u) * BELOW;
+            eight<T> in, given, out;
+            in.part[0] = xs[(j + u) * THREADS];
+            if (BACK) {
+                given.part[0] = dys[(j + u) * THREADS];
+                unsigned bits = masked ? ((const uint8_t *)(masks + (j + u) * BELOW))[lane] : 255u;
+#pragma unroll
+                for (int k = 0; k < 8; k++) {
+                    if (!(bits >> k & 1)) given.element[k] = as<T>(0.0f);
+                    out.element[k] = as<T>(as<float>(given.element[k]) * scale[k] +
+                                           (as<float>(in.element[k]) * slope[k] + shift[k]));
+                }
+                if (dresidual) given.template store<true>(dresidual + down * b.channels, 8);
+            } else {
+                unsigned bits = 0;
+#pragma unroll
+                for (int k = 0; k < 8; k++) {
+                    float value = as<float>(in.element[k]) * scale[k] + shift[k];
+                    if (residual) value += as<float>(more[u].element[k]);
+                    bits |= (unsigned)(value > 0) << k;
+                    out.element[k] = as<T>(relu && value < 0 ? 0 : value); /* NaN stays */
+                }
+                if (mask_to) mask_to[down * b.mask_pitch] = (uint8_t)bits;
             }
-            if (b.mask) b.mask[r * b.mask_pitch + first / 8] = (uint8_t)bits;
+            out.template store<true>(y + down * b.channels, 8);
         }
-        out.template store<true>(y + r * b.channels, 8);
     }
 }
 
@@ -197,7 +210,7 @@ static shares shares_of(const cuda_device *d, const batch_norm_data &b)
 
 static size_t bytes_of(const shares &s, bool backward)
 {
-    return (size_t)s.rounds * THREADS * 16 * (backward ? 2 : 1);
+    return (size_t)s.rounds * (backward ? THREADS * 32 + BELOW * 8 : THREADS * 16);
 }
 
 bool batch_norm_once_fits(const cuda_device *d, ls_dtype dtype, const batch_norm_data &b, const batch_norm_channels &c)

@@ -6,7 +6,7 @@
 #include "batch_norm.cuh"
 #include "eight.cuh"
 
-enum { THREADS = BATCH_NORM_THREADS, SLAB = 8 };
+enum { THREADS = BATCH_NORM_THREADS, SLAB = 8, RESIDENT = 3 /* blocks of the second pass on a processor */ };
 
 /* How threads share [rows, C]: `lanes` threads side by side, eight channels each, and the others below them. */
 struct grid {
@@ -111,6 +111,10 @@ __global__ void __launch_bounds__(THREADS) pixel_sums(batch_norm_data b, batch_n
     }
     if (!last_block((int)blockIdx.x, gridDim.y)) return;
 
+    int64_t channel = (int64_t)blockIdx.x * lanes * 8 + threadIdx.x; /* lanes * 8 <= 64 */
+    bool finishes = threadIdx.x < lanes * 8 && channel < b.channels;
+    channel_values before = {};
+    if (finishes) before = read_channel(c, channel);
     /* Each thread adds up four numbers over some of the chunks, then the threads of a number meet. */
     int fours = numbers / 4, own = threadIdx.x % fours, team = threadIdx.x / fours, teams = THREADS / fours;
     double total[4] = {0, 0, 0, 0};
@@ -131,17 +135,15 @@ __global__ void __launch_bounds__(THREADS) pixel_sums(batch_norm_data b, batch_n
 #pragma unroll
     for (int k = 0; k < 4; k++) totals[team * numbers + own * 4 + k] = total[k];
     __syncthreads();
-    for (int i = threadIdx.x; i < lanes * 8; i += THREADS) {
-        double one = 0, two = 0;
-        int at = i / 8 * 16 + i % 8;
-        for (int t = 0; t < teams; t++) {
-            one += totals[t * numbers + at];
-            two += totals[t * numbers + at + 8];
-        }
-        int64_t channel = (int64_t)blockIdx.x * lanes * 8 + i;
-        if (channel < b.channels)
-            write_channel<W>(c, channel, WHAT == MOMENTS ? (double)as<W>(((const T *)b.x)[channel]) : 0, one, two);
+    if (!finishes) return;
+    double one = 0, two = 0;
+    int at = threadIdx.x / 8 * 16 + threadIdx.x % 8;
+    for (int t = 0; t < teams; t++) {
+        one += totals[t * numbers + at];
+        two += totals[t * numbers + at + 8];
     }
+    double from = WHAT == MOMENTS ? (double)as<W>(((const T *)b.x)[channel]) : 0;
+    write_channel<W>(c, before, channel, from, one, two);
 }
 
 size_t batch_norm_pixels_space(const cuda_device *d, ls_dtype dtype, const batch_norm_data &b)
@@ -186,16 +188,13 @@ ls_status batch_norm_pixels_sums(const cuda_device *d, cudaStream_t stream, ls_d
 
 /* ---- results ---- */
 
-/* The same for both directions: rows of a thread, from its last one to its first. */
-#define ROWS_BACKWARDS(first_row, step, row)                                                                           \
-    for (int64_t rounds = (first_row) < b.rows ? (b.rows - (first_row) + (step)-1) / (step) : 0, round = 0,            \
-                 row = (first_row) + (rounds - 1) * (step);                                                            \
-         round < rounds; round++, row -= (step))
-
+/* The rows of a thread are `step` apart; `rounds` is the most that any has. Several are loaded before one is used. */
 template <typename T, bool WHOLE, bool RESIDUAL>
-__global__ void __launch_bounds__(THREADS) pixel_forward(batch_norm_data b, batch_norm_channels c, int lanes)
+__global__ void __launch_bounds__(THREADS, WHOLE ? RESIDENT : 1)
+    pixel_forward(batch_norm_data b, batch_norm_channels c, int lanes, int rounds)
 {
     typedef typename wide<T>::type W;
+    enum { ROWS = WHOLE ? 8 / sizeof(T) : 1 };
     int64_t first = ((int64_t)blockIdx.x * lanes + threadIdx.x % lanes) * 8, left = b.channels - first;
     if (left <= 0) return;
     int valid = left > 8 ? 8 : (int)left, below = THREADS / lanes;
@@ -205,36 +204,46 @@ __global__ void __launch_bounds__(THREADS) pixel_forward(batch_norm_data b, batc
         scale[k] = k < valid ? ((const W *)c.scale)[first + k] : 0;
         shift[k] = k < valid ? ((const W *)c.shift)[first + k] : 0;
     }
-    const T *__restrict__ x = (const T *)b.x + first;
-    const T *__restrict__ residual = (const T *)b.residual + first;
-    T *__restrict__ y = (T *)b.y + first;
-    uint8_t *__restrict__ mask = b.mask;
+    const T *x = (const T *)b.x, *residual = (const T *)b.residual;
+    T *y = (T *)b.y;
+    uint8_t *mask = b.mask;
     bool relu = b.relu;
     int64_t start = (int64_t)blockIdx.y * below + threadIdx.x / lanes, step = (int64_t)gridDim.y * below;
-#pragma unroll(WHOLE ? 4 : 1)
-    ROWS_BACKWARDS(start, step, row)
-    {
-        eight<T> in, more, out;
-        in.template load<WHOLE>(x + row * b.channels, valid);
-        if (RESIDUAL) more.template load<WHOLE>(residual + row * b.channels, valid);
-        unsigned bits = 0;
+    int own = start + (rounds - 1) * step < b.rows ? rounds : rounds - 1; /* rows of this thread */
+    int64_t at = (start + (own - 1) * step) * b.channels + first, up = step * b.channels;
+    int64_t bits_at = (start + (own - 1) * step) * b.mask_pitch + first / 8, bits_up = step * b.mask_pitch;
+    for (int left_rows = own; left_rows > 0; left_rows -= ROWS, at -= ROWS * up, bits_at -= ROWS * bits_up) {
+        eight<T> in[ROWS], more[ROWS];
 #pragma unroll
-        for (int k = 0; k < 8; k++) {
-            W value = as<W>(in.element[k]) * scale[k] + shift[k];
-            if (RESIDUAL) value += as<W>(more.element[k]);
-            bits |= (unsigned)(value > 0) << k;
-            value = relu && value < 0 ? 0 : value; /* NaN stays */
-            out.element[k] = as<T>(value);
+        for (int j = 0; j < ROWS; j++) {
+            int there = j < left_rows ? valid : 0;
+            in[j].template load<WHOLE>(x + at - j * up, there);
+            if (RESIDUAL) more[j].template load<WHOLE>(residual + at - j * up, there);
         }
-        out.template store<WHOLE>(y + row * b.channels, valid);
-        if (mask) mask[row * b.mask_pitch + first / 8] = (uint8_t)bits;
+#pragma unroll
+        for (int j = 0; j < ROWS; j++) {
+            if (j >= left_rows) break;
+            eight<T> out;
+            unsigned bits = 0;
+#pragma unroll
+            for (int k = 0; k < 8; k++) {
+                W value = as<W>(in[j].element[k]) * scale[k] + shift[k];
+                if (RESIDUAL) value += as<W>(more[j].element[k]);
+                bits |= (unsigned)(value > 0) << k;
+                out.element[k] = as<T>(relu && value < 0 ? 0 : value); /* NaN stays */
+            }
+            out.template store<WHOLE>(y + at - j * up, valid);
+            if (mask) mask[bits_at - j * bits_up] = (uint8_t)bits;
+        }
     }
 }
 
 template <typename T, bool WHOLE>
-__global__ void __launch_bounds__(THREADS) pixel_backward(batch_norm_data b, batch_norm_channels c, int lanes)
+__global__ void __launch_bounds__(THREADS, WHOLE ? RESIDENT : 1)
+    pixel_backward(batch_norm_data b, batch_norm_channels c, int lanes, int rounds)
 {
     typedef typename wide<T>::type W;
+    enum { ROWS = WHOLE ? 2 : 1 };
     int64_t first = ((int64_t)blockIdx.x * lanes + threadIdx.x % lanes) * 8, left = b.channels - first;
     if (left <= 0) return;
     int valid = left > 8 ? 8 : (int)left, below = THREADS / lanes;
@@ -245,27 +254,37 @@ __global__ void __launch_bounds__(THREADS) pixel_backward(batch_norm_data b, bat
         slope[k] = k < valid ? ((const W *)c.slope)[first + k] : 0;
         shift[k] = k < valid ? ((const W *)c.shift)[first + k] : 0;
     }
-    const T *__restrict__ x = (const T *)b.x + first;
-    const T *__restrict__ dy = (const T *)b.dy + first;
-    T *__restrict__ dx = b.dx ? (T *)b.dx + first : NULL;
-    T *__restrict__ dresidual = b.dresidual ? (T *)b.dresidual + first : NULL;
-    const uint8_t *__restrict__ mask = b.mask;
+    const T *x = (const T *)b.x, *dy = (const T *)b.dy;
+    T *dx = (T *)b.dx, *dresidual = (T *)b.dresidual;
+    const uint8_t *mask = b.mask;
     bool training = c.training;
     int64_t start = (int64_t)blockIdx.y * below + threadIdx.x / lanes, step = (int64_t)gridDim.y * below;
-#pragma unroll(WHOLE ? 2 : 1)
-    ROWS_BACKWARDS(start, step, row)
-    {
-        eight<T> in, given, out;
-        given.template load<WHOLE>(dy + row * b.channels, valid);
-        in.template load<WHOLE>(x + row * b.channels, training ? valid : 0); /* else constants do without x */
-        unsigned bits = mask ? mask[row * b.mask_pitch + first / 8] : 255u;
+    int own = start + (rounds - 1) * step < b.rows ? rounds : rounds - 1; /* rows of this thread */
+    int64_t at = (start + (own - 1) * step) * b.channels + first, up = step * b.channels;
+    int64_t bits_at = (start + (own - 1) * step) * b.mask_pitch + first / 8, bits_up = step * b.mask_pitch;
+    for (int left_rows = own; left_rows > 0; left_rows -= ROWS, at -= ROWS * up, bits_at -= ROWS * bits_up) {
+        eight<T> in[ROWS], given[ROWS];
+        unsigned bits[ROWS];
 #pragma unroll
-        for (int k = 0; k < 8; k++) {
-            if (!(bits >> k & 1)) given.element[k] = as<T>(0.0f);
-            out.element[k] = as<T>(as<W>(given.element[k]) * scale[k] + (as<W>(in.element[k]) * slope[k] + shift[k]));
+        for (int j = 0; j < ROWS; j++) {
+            int there = j < left_rows ? valid : 0;
+            given[j].template load<WHOLE>(dy + at - j * up, there);
+            in[j].template load<WHOLE>(x + at - j * up, training ? there : 0); /* else constants do without x */
+            bits[j] = mask && there ? mask[bits_at - j * bits_up] : 255u;
         }
-        if (dx) out.template store<WHOLE>(dx + row * b.channels, valid);
-        if (dresidual) given.template store<WHOLE>(dresidual + row * b.channels, valid);
+#pragma unroll
+        for (int j = 0; j < ROWS; j++) {
+            if (j >= left_rows) break;
+            eight<T> out;
+#pragma unroll
+            for (int k = 0; k < 8; k++) {
+                if (!(bits[j] >> k & 1)) given[j].element[k] = as<T>(0.0f);
+                out.element[k] =
+                    as<T>(as<W>(given[j].element[k]) * scale[k] + (as<W>(in[j].element[k]) * slope[k] + shift[k]));
+            }
+            if (dx) out.template store<WHOLE>(dx + at - j * up, valid);
+            if (dresidual) given[j].template store<WHOLE>(dresidual + at - j * up, valid);
+        }
     }
 }
 
@@ -273,15 +292,17 @@ template <typename T, bool WHOLE>
 static void launch_write(cudaStream_t stream, grid g, const batch_norm_data &b, const batch_norm_channels &c)
 {
     dim3 blocks(g.columns, g.chunks);
-    if (c.backward) pixel_backward<T, WHOLE><<<blocks, THREADS, 0, stream>>>(b, c, g.lanes);
-    else if (b.residual) pixel_forward<T, WHOLE, true><<<blocks, THREADS, 0, stream>>>(b, c, g.lanes);
-    else pixel_forward<T, WHOLE, false><<<blocks, THREADS, 0, stream>>>(b, c, g.lanes);
+    int64_t step = (int64_t)g.chunks * (THREADS / g.lanes);
+    int rounds = (int)((b.rows + step - 1) / step);
+    if (c.backward) pixel_backward<T, WHOLE><<<blocks, THREADS, 0, stream>>>(b, c, g.lanes, rounds);
+    else if (b.residual) pixel_forward<T, WHOLE, true><<<blocks, THREADS, 0, stream>>>(b, c, g.lanes, rounds);
+    else pixel_forward<T, WHOLE, false><<<blocks, THREADS, 0, stream>>>(b, c, g.lanes, rounds);
 }
 
 ls_status batch_norm_pixels_write(const cuda_device *d, cudaStream_t stream, ls_dtype dtype, const batch_norm_data &b,
                                   const batch_norm_channels &c, ls_message *why)
 {
-    grid g = grid_for(d, b, THREADS, 4, 8);
+    grid g = grid_for(d, b, THREADS, 4, 2 * RESIDENT);
     bool fast = whole(b);
     switch (dtype) {
     case LS_F16: (fast ? launch_write<f16, true> : launch_write<f16, false>)(stream, g, b, c); break;

@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(THREADS) plane_sums(batch_norm_data b, batch_n
         one += __ldcg(all + i * 2);
         two += __ldcg(all + i * 2 + 1);
     }
-    write_channel<W>(c, own, pivot, one, two);
+    write_channel<W>(c, read_channel(c, own), own, pivot, one, two);
 }
 
 ls_status batch_norm_planes_sums(const cuda_device *d, cudaStream_t stream, ls_dtype dtype, const batch_norm_data &b,
