@@ -575,12 +575,17 @@ static void pack_all(const ls_gemm_job *job, void *to, int64_t stride)
     ls_parallel_for(ceil_div(job->n, width), larger(1, LEAST_WORK / 16 / (width * job->k)), pack_panels, &packing);
 }
 
-/* The packed form of B that is kept with its operand, refilled if out of date. NULL: out of memory. */
-static const void *packed_form(ls_gemm_job *job, int64_t stride)
+/* Pack B into memory that the next product overwrites. NULL: out of memory. */
+static void *pack_for_once(const ls_gemm_job *job, int64_t stride, size_t bytes)
 {
-    const ls_gemm_kernel *kernel = job->kernel;
-    int64_t panels = ceil_div(job->n, kernel->b.width);
-    int64_t known[8] = {(int64_t)(intptr_t)kernel,
+    void *panels = ls_scratch((ls_worker){0, 1}, 3, bytes);
+    if (panels) pack_all(job, panels, stride);
+    return panels;
+}
+
+static void name_form(ls_gemm_job *job)
+{
+    int64_t known[8] = {(int64_t)(intptr_t)job->kernel,
                         (int64_t)(intptr_t)job->b.data,
                         job->n,
                         job->k,
@@ -589,30 +594,35 @@ static const void *packed_form(ls_gemm_job *job, int64_t stride)
                         job->b.length,
                         job->b.stride};
     memcpy(job->key.word, known, sizeof known);
+}
+
+/* B packed, where its operand may keep that: it does from the second product with the same version on. Sums of parts of
+ * k need the memory for once themselves. NULL: out of memory. */
+static const void *packed_form(ls_gemm_job *job, int64_t stride, size_t bytes)
+{
+    const void *panels = NULL;
+    name_form(job);
     ls_gemm_form_lock();
-    ls_gemm_form *form =
-        ls_gemm_form_find(job->derived, &job->key, (size_t)(panels * stride) * ls_dtype_size(kernel->panel));
-    if (form && form->version != job->derived->version) {
-        if (job->b.prepare && !job->b.prepare(&job->b)) form = NULL;
-        else {
-            pack_all(job, form->panels, stride);
-            form->version = job->derived->version;
-        }
+    ls_gemm_form *form = ls_gemm_form_find(job->derived, &job->key);
+    bool again = form && form->version == job->derived->version, keeps = again || splits_of(job) > 1;
+    if (again && form->panels) panels = form->panels;
+    else if (form && (!keeps || ls_gemm_form_keep(form, bytes)) && (!job->b.prepare || job->b.prepare(&job->b))) {
+        if (form->panels) pack_all(job, form->panels, stride);
+        panels = form->panels ? form->panels : pack_for_once(job, stride, bytes);
+        if (panels) form->version = job->derived->version;
     }
     ls_gemm_form_unlock();
-    return form ? form->panels : NULL;
+    return panels;
 }
 
 const void *ls_gemm_panels_of_b(ls_gemm_job *job, int64_t *stride)
 {
     const ls_gemm_kernel *kernel = job->kernel;
     *stride = panel_distance(kernel, kernel->b.width, job->k);
-    if (job->derived) return packed_form(job, *stride);
-    if (job->b.prepare && !job->b.prepare(&job->b)) return NULL;
     size_t bytes = (size_t)(ceil_div(job->n, kernel->b.width) * *stride) * ls_dtype_size(kernel->panel);
-    void *panels = ls_scratch((ls_worker){0, 1}, 3, bytes);
-    if (panels) pack_all(job, panels, *stride);
-    return panels;
+    if (job->derived) return packed_form(job, *stride, bytes);
+    if (job->b.prepare && !job->b.prepare(&job->b)) return NULL;
+    return pack_for_once(job, *stride, bytes);
 }
 
 /* Should all workers pack B together before any task? Not if each task uses its part of B once, nor if B is large, nor

@@ -103,14 +103,16 @@ typedef struct ls_gemm_key {
 typedef struct ls_gemm_form {
     struct ls_gemm_form *next;
     ls_gemm_key key;
-    uint64_t version; /* of the operand when the form was filled */
+    uint64_t version; /* of the operand when it was packed last */
     size_t bytes;
-    void *panels;
+    void *panels; /* NULL: it was packed into memory that others use too */
 } ls_gemm_form;
 
-/* The form with this key, created with `bytes` of memory if it is new; NULL: out of memory. It is valid if its version
- * equals that of `derived`; otherwise the caller fills it and then sets the version. Only between lock and unlock. */
-ls_gemm_form *ls_gemm_form_find(ls_derived *derived, const ls_gemm_key *key, size_t bytes);
+/* The form with this key, created without memory if it is new; NULL: out of memory. Its panels are valid if its version
+ * equals that of `derived`; otherwise the caller packs and then sets the version. Only between lock and unlock. */
+ls_gemm_form *ls_gemm_form_find(ls_derived *derived, const ls_gemm_key *key);
+/* Give the form memory of its own unless it has some; false: out of memory. */
+bool ls_gemm_form_keep(ls_gemm_form *form, size_t bytes);
 void ls_gemm_form_lock(void);
 void ls_gemm_form_unlock(void);
 
