@@ -1,5 +1,6 @@
-/* steps.c - a training step stays on the GPU: no operator runs on the CPU, the host never waits, no memory is allocated
- * once training has settled. LOCKSTEP_CUDA_WAITS logs what the plug-in does; the log is read back here. */
+/* steps.c - a training step stays on the GPU: no operator runs on the CPU, the host does not wait, no memory is
+ * allocated once training has settled. Only the loss scaler of f16 may wait, once in a step, for what the step before
+ * found. LOCKSTEP_CUDA_WAITS logs what the plug-in does; the log is read back here. */
 #include <lockstep.h>
 #include <lockstep/models/bert.h>
 #include <lockstep/models/resnet.h>
@@ -26,16 +27,18 @@ static void catch_log(void)
     close(file);
 }
 
-/* Lines of the plug-in, which are shown as failures; the rest is ignored. */
-static void check_log(const char *what)
+/* Lines of the plug-in are failures, but for some waits for events; the rest is ignored. */
+static void check_log(const char *what, int events_allowed)
 {
     char line[512];
+    int events = 0;
     fflush(stderr);
     dup2(stderr_before, STDERR_FILENO);
     close(stderr_before);
     FILE *file = fopen(CAUGHT, "r");
     while (file && fgets(line, sizeof line, file)) {
         line[strcspn(line, "\n")] = '\0';
+        if (strstr(line, "waits for an event") && ++events <= events_allowed) continue;
         if (strstr(line, "cuda: ")) check_fail(__FILE__, __LINE__, "%s: %s", what, line);
     }
     if (file) fclose(file);
@@ -103,7 +106,7 @@ static void train(network (*make)(ls_run *run), const char *name, ls_dtype preci
         ls_tensor *loss = step(run, &n);
         if (i == 0) first = ls_item(loss);
         if (i == SETTLING + STEPS - 1) {
-            check_log(what);
+            check_log(what, precision == LS_F16 ? STEPS : 0);
             last = ls_item(loss);
         }
         ls_scope_end(run, mark, NULL);
