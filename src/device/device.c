@@ -285,6 +285,14 @@ ls_status ls_device_sync(ls_device *device, ls_message *why)
     return device->stream ? device->table.stream_sync(device->handle, device->stream, why) : LS_OK;
 }
 
+ls_status ls_device_note(ls_device *device, ls_event **event)
+{
+    const ls_device_table *table = &device->table;
+    if (!table->event_record) return LS_OK;
+    ls_status status = *event ? LS_OK : table->event_create(device->handle, event);
+    return status ? status : table->event_record(device->handle, *event, device->stream);
+}
+
 static ls_status copy(ls_device *device, void *to, const void *from, size_t bytes, ls_copy_kind kind, ls_message *why)
 {
     if (bytes == 0) return LS_OK;

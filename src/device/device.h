@@ -51,11 +51,14 @@ ls_status ls_device_run(ls_device *device, const ls_call *call, ls_message *why)
 /* Copies return when the host memory may be reused. */
 ls_status ls_device_upload(ls_device *device, void *to, const void *from, size_t bytes, ls_message *why);
 ls_status ls_device_download(ls_device *device, void *to, const void *from, size_t bytes, ls_message *why);
-/* The host memory is valid after ls_device_sync(). */
+/* The host memory is valid after ls_device_sync(), or after waiting for a later ls_device_note(). */
 ls_status ls_device_download_begin(ls_device *device, void *to, const void *from, size_t bytes, ls_message *why);
 /* Copy at most LS_VALUES_BYTES in stream order, without waiting; `from` may be reused at once. */
 ls_status ls_device_put(ls_device *device, void *to, const void *from, size_t bytes, ls_message *why);
 ls_status ls_device_sync(ls_device *device, ls_message *why);
+/* *event, created on first use, stands for all work submitted so far: ls_device_event_wait() waits for that, and not
+ * for what is submitted later. On a device without events the work is complete already. */
+ls_status ls_device_note(ls_device *device, ls_event **event);
 /* Mark the beginning or end of a training step. */
 ls_status ls_device_mark(ls_device *device, ls_mark_kind mark, ls_message *why);
 

@@ -160,6 +160,7 @@ bool ls_optim_unscale(ls_optim *optim)
     optim->found = NULL;
     if (ls_is_valid(u.found) && each_of_optim(optim, unscale_one, &u) && (!scaler || share_found(optim, u.found))) {
         if (scaler) optim->found = ls_alias_owned(u.found);
+        if (scaler) ls_verdict_request(optim);
         optim->unscaled = run->walk_serial;
     }
     ls_scope_end(run, mark, NULL);

@@ -30,6 +30,7 @@ static void clear(void *object)
         for (int k = 0; k < LS_MAX_MOMENTS; k++) ls_release(block->moments[k]);
         for (int k = 0; k < LS_MAX_MOMENTS; k++) ls_release(block->collected[k]);
     }
+    ls_verdict_free(optim);
     ls_release(optim->found);
     ls_sys_free(optim->blocks);
     ls_sys_free(optim->slots);
@@ -387,7 +388,7 @@ bool ls_step(ls_optim *optim)
     optim->used = run->walk_serial;
     ls_scope_end(run, mark, NULL);
     ls_step_mark(run, LS_MARK_STEP_ENDED);
-    optim->skipped = ok && optim->found && ls_item(optim->found) != 0;
+    optim->skipped = ok && optim->found && ls_verdict_read(optim);
     ok = ok && !ls_failed(run);
     if (ok && scaler) ls_scaler_stepped(scaler, !optim->skipped);
     optim->skipped_steps += ok && optim->skipped;

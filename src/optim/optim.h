@@ -72,6 +72,13 @@ typedef struct ls_rule {
                       ls_call *call);
 } ls_rule;
 
+/* The host's copy of ls_optim.found (verdict.c). */
+typedef struct ls_verdict {
+    float *memory;   /* pinned; NULL until needed */
+    ls_event *event; /* stands for the copy */
+    bool requested;
+} ls_verdict;
+
 struct ls_optim {
     ls_object object;
     const ls_rule *rule;
@@ -98,7 +105,8 @@ struct ls_optim {
     uint64_t used;    /* backward passes up to this one have had their step, taken or skipped */
     uint64_t asked;   /* ls_step() was called after backward passes up to this one, even if it was not due */
     ls_tensor *found; /* f32 [1], owned: nonzero if they were not finite then; NULL: not checked */
-    bool collected;   /* moments of all processes were collected, and are kept */
+    ls_verdict verdict;
+    bool collected; /* moments of all processes were collected, and are kept */
     ls_state *state;
 };
 
@@ -132,6 +140,13 @@ bool ls_slot_need_half(ls_optim *optim, ls_optim_slot *slot);
 /* The copy is up to date after a step. Release it. */
 void ls_slot_half_written(ls_optim_slot *slot);
 void ls_slot_half_free(ls_optim_slot *slot);
+
+/* verdict.c: the flag `found` was computed: request a copy of it, so that the host learns the result while the device
+ * takes the step. */
+void ls_verdict_request(ls_optim *optim);
+/* After the step was submitted: was a gradient not finite? Waits for the flag, not for the step. */
+bool ls_verdict_read(ls_optim *optim);
+void ls_verdict_free(ls_optim *optim);
 
 /* layout.c: move trained parameters that have no block yet, and their gradients, into one. */
 bool ls_optim_lay_out(ls_optim *optim);

@@ -35,6 +35,8 @@ struct ls_event {
     pthread_cond_t changed;
     uint64_t recorded, reached; /* done when the last record has been reached */
     int users;                  /* the library, and jobs */
+    ls_stream *stream;          /* of the last record */
+    uint64_t position;          /* jobs of that stream up to the record */
 };
 
 typedef enum job_kind { JOB_CALL, JOB_COPY, JOB_GROUP, JOB_RECORD, JOB_WAIT, JOB_QUIT } job_kind;
@@ -321,7 +323,19 @@ static ls_status event_record(void *handle, ls_event *event, ls_stream *s)
     pthread_mutex_unlock(&event->lock);
     j->event = event;
     submit(s, j);
+    event->stream = s;
+    event->position = s->submitted;
     return LS_OK;
+}
+
+static _Atomic int64_t waits_with_work_left;
+
+__attribute__((visibility("default"))) int64_t async_waits_with_work_left(void);
+
+/* Waits of the host for an event after which more work had been submitted. */
+int64_t async_waits_with_work_left(void)
+{
+    return waits_with_work_left;
 }
 
 static ls_status event_wait(void *handle, ls_event *event, ls_stream *s)
@@ -353,6 +367,7 @@ static ls_status event_sync(void *handle, ls_event *event, ls_message *why)
     pthread_mutex_lock(&event->lock);
     uint64_t target = event->recorded;
     pthread_mutex_unlock(&event->lock);
+    waits_with_work_left += event->stream && event->stream->submitted > event->position;
     wait_event(event, target);
     return LS_OK;
 }

@@ -179,6 +179,28 @@ static void steps_write_the_copies_that_products_read(void)
     CHECK_MSG(used() - before == 3 * (STEPS - 1), "%lld copies were read", (long long)(used() - before));
 }
 
+/* The host asks for the flag of the loss scaler before the step is submitted, and waits for no more than that. */
+static void the_host_does_not_wait_for_a_step_in_f16(void)
+{
+    int64_t (*waits)(void) = device_counter("async_waits_with_work_left");
+    if (!waits) return;
+    ls_run *run = ls_init(NULL, NULL, .device = ASYNC_DEVICE, .mixed_precision = LS_F16, .seed = 3);
+    ls_module *net = ls_linear_new(run, 8, 4);
+    ls_optim *sgd = ls_sgd_new(run, net, .lr = 0.1);
+    ls_prepare(run, net, sgd);
+    for (int i = 0; i < 4; i++) {
+        bool overflows = i == 1;
+        int64_t before = waits();
+        ls_tensor *x = ls_mul_scalar(ls_ones(run, LS_F32, 2, 8), overflows ? 1e4 : 1);
+        ls_backward(run, ls_mul_scalar(ls_mean(ls_forward(net, x)), overflows ? 1e4 : 1));
+        CHECK(ls_step(sgd) == !overflows && ls_optim_step_was_skipped(sgd) == overflows);
+        CHECK_MSG(waits() - before == 1, "step %d: %lld waits with work left", i, (long long)(waits() - before));
+        ls_zero_grad(sgd);
+    }
+    CHECK(ls_optim_steps_taken(sgd) == 3 && ls_loss_scaler(run).scale == 32768);
+    CHECK_MSG(ls_finish(run) == 0, "%s", ls_error_message(run));
+}
+
 /* ---- checkpoints ---- */
 
 typedef struct training {
@@ -292,5 +314,6 @@ int main(int argc, char **argv)
     CHECK_RUN(the_next_batch_travels_while_this_one_is_worked_on);
     CHECK_RUN(scratch_memory_is_counted_and_used_again);
     CHECK_RUN(steps_write_the_copies_that_products_read);
+    CHECK_RUN(the_host_does_not_wait_for_a_step_in_f16);
     return check_done();
 }
