@@ -140,11 +140,10 @@ static bool ask_about_machines(ls_launch_config *config)
     return true;
 }
 
-static int ask_processes(int machines)
+static int ask_processes(const char *question, int fallback, int machines)
 {
     for (;;) {
-        int count = ask_number("How many processes should be used for distributed training, on all machines together?",
-                               machines, machines, 1 << 20);
+        int count = ask_number(question, fallback, machines, 1 << 20);
         if (count % machines == 0) return count;
         printf("Please enter a multiple of %d: they are distributed evenly.\n", machines);
     }
@@ -158,22 +157,49 @@ static int write_to(const char *path, const ls_launch_config *config, const char
     return EXIT_SUCCESS;
 }
 
+/* Which of them is left to CUDA_VISIBLE_DEVICES, unless the answer is a list. */
+static void ask_gpus(ls_launch_config *config)
+{
+    int here = ls_launch_gpus();
+    config->num_processes = ask_processes("How many GPU(s) should be used for distributed training?",
+                                          (here ? here : 1) * config->num_machines, config->num_machines);
+    printf("What GPU(s) (by id) should be used for training on this machine as a comma-separated list? [all]: ");
+    fflush(stdout);
+    char answer[LONGEST];
+    read_answer(answer);
+    snprintf(config->gpu_ids, sizeof config->gpu_ids, "%.200s", *answer ? answer : "all");
+}
+
+static bool ask_about_processes(ls_launch_config *config, bool on_gpus)
+{
+    strcpy(config->distributed_type, on_gpus ? "MULTI_GPU" : "MULTI_CPU");
+    if (!ask_about_machines(config)) return false;
+    config->debug = ask_yes("Should distributed operations be checked while running for errors? This can avoid timeout "
+                            "issues but will be slower.",
+                            false);
+    if (on_gpus) ask_gpus(config);
+    else
+        config->num_processes =
+            ask_processes("How many processes should be used for distributed training, on all machines together?",
+                          config->num_machines, config->num_machines);
+    return true;
+}
+
 static int ask(const char *path)
 {
-    static const char *const machines[] = {"No distributed training", "multi-CPU"};
+    static const char *const machines[] = {"No distributed training", "multi-CPU", "multi-GPU"};
     static const char *const precisions[] = {"no", "fp16", "bf16"};
     ls_launch_config config;
     ls_launch_config_default(&config);
-    config.use_cpu = true;
-    if (ask_choice("Which type of machine are you using?", machines, 2) == 1) {
-        strcpy(config.distributed_type, "MULTI_CPU");
-        if (!ask_about_machines(&config)) return failed("the input ended before a question that has no default");
-        config.debug =
-            ask_yes("Should distributed operations be checked while running for errors? This can avoid timeout "
-                    "issues but will be slower.",
-                    false);
-        config.num_processes = ask_processes(config.num_machines);
-    }
+    int machine = ask_choice("Which type of machine are you using?", machines, 3);
+    if (machine && !ask_about_processes(&config, machine == 2))
+        return failed("the input ended before a question that has no default");
+    if (machine == 2 && config.num_processes == 1)
+        return failed("Specified distributed type MULTI_GPU but only using 1 GPU on a single machine. Please select "
+                      "`No distributed training` for the type of machine you are using.");
+    config.use_cpu = machine == 1 || (machine == 0 && ls_launch_gpus() == 0);
+    if (machine == 0 && !config.use_cpu)
+        config.use_cpu = ask_yes("Do you want to run your training on CPU only (even if a GPU is available)?", false);
     config.num_cpu_threads_per_process =
         ask_number("How many threads should each process use (0: its share of the CPUs)?", 0, 0, 1 << 16);
     strcpy(config.mixed_precision, precisions[ask_choice("Do you wish to use mixed precision?", precisions, 3)]);

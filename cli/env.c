@@ -19,13 +19,13 @@ static int run(int argc, char **argv)
 
 const command command_env = {
     .name = "env",
-    .summary = "show this machine, the settings, transports between hosts and selected kernels",
+    .summary = "show this machine, the settings, transports between hosts, GPUs and selected kernels",
     .usage =
         "usage: lockstep env [--json] [--config_file FILE]\n"
         "\n"
         "Prints what Lockstep found on this machine: CPUs and instruction sets, the environment variables that are\n"
-        "set, the file that lockstep launch takes defaults from, the transports between hosts that can be loaded, and\n"
-        "the instruction set selected for every kernel.\n"
+        "set, the file that lockstep launch takes defaults from, the transports between hosts that can be loaded,\n"
+        "the GPUs, and the instruction set selected for every kernel.\n"
         "\n"
         "  --json                print JSON\n"
         "  --config_file FILE    show this file instead of the one that lockstep launch would use\n",

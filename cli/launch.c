@@ -39,10 +39,42 @@ static bool check_gpus(const launch_options *options, int processes, char *why, 
     return !wrong;
 }
 
+/* GPUs that a job is for if its number of processes is not given; 0: it is not for GPUs. */
+static int gpus_for(const launch_options *options)
+{
+    const char *ids = options->value[OPTION_GPU_IDS];
+    int listed = ids && strcmp(ids, "all") != 0;
+    for (const char *c = ids; listed && *c; c++) listed += *c == ',';
+    if (options->value[OPTION_CPU]) return 0;
+    return listed ? listed : ls_launch_gpus();
+}
+
+/* Processes on this host that --nproc-per-node asks for; 0: its value is wrong. */
+static int count_per_host(const launch_options *options, const char *asked)
+{
+    bool is_auto = strcmp(asked, "auto") == 0;
+    int gpus = is_auto || strcmp(asked, "gpu") == 0 ? gpus_for(options) : 0;
+    if (gpus) return gpus;
+    if (is_auto || strcmp(asked, "cpu") == 0) return ls_launch_cpus();
+    return is_count(asked) ? atoi(asked) : 0;
+}
+
+/* As accelerate: where nothing gives the number of processes, there is one for each GPU. */
+static int count_by_gpus(const launch_options *options)
+{
+    bool has_file = *options->config.distributed_type;
+    int gpus = has_file && !options->value[OPTION_MULTI_GPU] ? 0 : gpus_for(options);
+    if (gpus > 1 && !options->value[OPTION_MULTI_GPU] && !options->value[OPTION_GPU_IDS])
+        fprintf(stderr, "lockstep launch: %d processes, one for each GPU; for another number give %s\n", gpus,
+                option_name(OPTION_NUM_PROCESSES));
+    return gpus > 1 ? gpus : 1;
+}
+
 static bool count_processes(const launch_options *options, int hosts, int *count, char *why, size_t size)
 {
     const char *per_host = options->value[OPTION_NPROC_PER_NODE];
     int total = option_count(options, OPTION_NUM_PROCESSES, 0);
+    bool is_given = options->value[OPTION_NUM_PROCESSES] || per_host || options->value[OPTION_HOSTFILE];
     *count = options->value[OPTION_HOSTFILE] ? LS_AUTO : 1; /* the file decides */
     if (options->value[OPTION_NUM_PROCESSES] && !total) {
         snprintf(why, size, "%s 0: must be a number above 0", option_name(OPTION_NUM_PROCESSES));
@@ -61,10 +93,16 @@ static bool count_processes(const launch_options *options, int hosts, int *count
         return false;
     }
     if (total) *count = total / hosts;
-    else if (per_host && (strcmp(per_host, "auto") == 0 || strcmp(per_host, "cpu") == 0)) *count = ls_launch_cpus();
-    else if (per_host) *count = is_count(per_host) ? atoi(per_host) : 0;
+    else if (per_host) *count = count_per_host(options, per_host);
+    else if (!is_given) *count = count_by_gpus(options);
+    if (*count < 1 && per_host && strcmp(per_host, "gpu") == 0) {
+        snprintf(why, size,
+                 "--nproc-per-node gpu: there is no GPU here, or no plug-in for it (lockstep env says which)");
+        return false;
+    }
     if (*count < 1 && (total || per_host)) {
-        snprintf(why, size, "--nproc-per-node %s: must be a number above 0, auto or cpu", per_host ? per_host : "");
+        snprintf(why, size, "--nproc-per-node %s: must be a number above 0, auto, gpu or cpu",
+                 per_host ? per_host : "");
         return false;
     }
     return !options->value[OPTION_MULTI_GPU] || check_gpus(options, *count * hosts, why, size);

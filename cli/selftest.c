@@ -128,6 +128,8 @@ static void print_processes(ls_run *run, double seconds)
         memcpy(&mine, all.data[r], sizeof mine);
         if (mine.local_rank == 0) printf(" %s (%d)", mine.name, mine.local_world);
     }
+    const char *device = ls_device_of(ls_zeros(run, LS_F32, 1));
+    if (strcmp(device, "cpu") != 0) printf(", device %.*s", (int)strcspn(device, ":"), device);
     printf("\n  %-18spassed  %6.2f s\n", "start", seconds);
     fflush(stdout);
 }
@@ -199,12 +201,14 @@ static int work(const char *above)
 
 /* ---- The launcher --------------------------------------------------------------------------------------------- */
 
-/* Default number of processes: that of CPUs, but few; at least two, or there is nothing to test. */
-static const char *default_processes(void)
+/* Default number of processes: that of GPUs, else of CPUs, but few; at least two, or there is nothing to test, so they
+ * share a GPU if there is only one. */
+static const char *default_processes(bool on_cpu)
 {
     static char text[12];
-    int cpus = ls_launch_cpus();
-    snprintf(text, sizeof text, "%d", cpus < 2 ? 2 : cpus > MOST_PROCESSES ? MOST_PROCESSES : cpus);
+    int gpus = on_cpu ? 0 : ls_launch_gpus(), count = gpus ? gpus : ls_launch_cpus();
+    if (gpus == 1) setenv("LOCKSTEP_SHARE_GPU", "1", 1);
+    snprintf(text, sizeof text, "%d", count < 2 ? 2 : count > MOST_PROCESSES ? MOST_PROCESSES : count);
     return text;
 }
 
@@ -225,7 +229,7 @@ static int run_test(int argc, char **argv)
         return refuse_options(&command_test, "give at most one folder after the options");
     if (!options.value[OPTION_NUM_PROCESSES] && !options.value[OPTION_HOSTFILE] &&
         !options.value[OPTION_NPROC_PER_NODE])
-        options.value[OPTION_NPROC_PER_NODE] = default_processes();
+        options.value[OPTION_NPROC_PER_NODE] = default_processes(options.value[OPTION_CPU] != NULL);
     if (readlink("/proc/self/exe", self, sizeof self - 1) < 0)
         return refuse_options(&command_test, "/proc is not mounted: the command cannot find itself");
     char *words[] = {self, "test", options.program ? options.program[0] : NULL, NULL};
@@ -244,7 +248,7 @@ const command command_test = {
     .usage =
         "usage: lockstep test [options of lockstep launch] [folder]\n"
         "\n"
-        "    lockstep test                                     this host, one process per CPU (2 to 8)\n"
+        "    lockstep test                                     this host, one process per GPU or CPU (2 to 8)\n"
         "    lockstep test --config_file cluster.yaml          with a file of lockstep config or accelerate config\n"
         "    lockstep test --nnodes 2 --node-rank R --master-addr A /shared      the same on every host\n"
         "    mpirun -n 4 lockstep test      srun -n 4 lockstep test      lockstep launch -n 4 lockstep test\n"

@@ -16,7 +16,7 @@ say()
 
 architecture=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -1 | tr -d .)
 packages=$(python3 -c 'import nvidia; print(list(nvidia.__path__)[0])' 2>/dev/null || true)
-hints=$(for folder in "$packages"/cu13 "$packages"/cublas "$packages"/cudnn; do [ ! -d "$folder" ] || printf '%s;' "$folder"; done)
+hints=$(for folder in "$packages"/cu13 "$packages"/cublas "$packages"/cudnn "$packages"/nccl; do [ ! -d "$folder" ] || printf '%s;' "$folder"; done)
 if ! cmake -S . -B "$build" -G Ninja -DLOCKSTEP_WITH_CUDA=ON -DLOCKSTEP_CUDA_ARCHITECTURES="$architecture" \
     -DLOCKSTEP_CUDA_HINTS="$hints" >"$out/configure.txt" 2>&1; then
     tail -40 "$out/configure.txt"

@@ -93,7 +93,7 @@ LS_API int ls_launch_program_sized(char *const *argv, const ls_launch_opts *opts
 
 /* Call `function` in each worker, a fork of this process; its result (0 to 127) is the worker's exit code. One process
  * on one host without restarts is not forked: the function runs in this process. num_processes must be given. If
- * ACCELERATE_DEBUG_MODE is true, workers that do nothing are launched first.
+ * ACCELERATE_DEBUG_MODE is true, workers that only start a run, on its device, and end it are launched first.
  *
  * Workers create their runs themselves, with ls_init() inside the function. It is an error to call this while a run of
  * this process exists (until ls_finish(); the exception is .model below), while the process has started threads, which
@@ -127,6 +127,10 @@ LS_API bool ls_launch_is_worker(void);
 
 /* CPUs available to a job on this host: those of the affinity mask, limited by the control group's quota. */
 LS_API int ls_launch_cpus(void);
+
+/* GPUs that processes of this host would use without naming a device: 0 if there are none or LOCKSTEP_USE_CPU is set.
+ * They are counted without being started, so the program may fork afterwards. */
+LS_API int ls_launch_gpus(void);
 
 /* ---- Configuration files ----
  *
@@ -184,7 +188,7 @@ LS_API bool ls_launch_config_find(char *path, size_t size, bool *foreign);
 LS_API ls_status ls_launch_config_read(const char *path, ls_launch_config *config, char *why, size_t size);
 /* Replaces a file atomically; creates missing folders. */
 LS_API ls_status ls_launch_config_write(const char *path, const ls_launch_config *config, char *why, size_t size);
-/* Accelerate's write_basic_config(): a file for the CPUs of this host, without questions. `path` NULL: the default
+/* Accelerate's write_basic_config(): a file for this host's GPUs or CPUs, no questions. `path` NULL: the default
  * path; `mixed_precision`: "no" (or NULL), "fp16" or "bf16". LS_ERR_STATE if the file exists; it is left
  * unchanged. */
 LS_API ls_status ls_launch_config_write_basic(const char *path, const char *mixed_precision, char *why, size_t size);

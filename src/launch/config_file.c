@@ -453,7 +453,10 @@ ls_status ls_launch_config_write_basic(const char *path, const char *mixed_preci
                     "Configuration already exists at %s, will not override. Run `lockstep config` manually or pass a "
                     "different `--config_file`.",
                     path);
-    config.use_cpu = true;
+    int gpus = ls_launch_gpus();
+    config.use_cpu = gpus == 0;
+    if (gpus > 1) strcpy(config.distributed_type, "MULTI_GPU");
+    if (gpus > 1) config.num_processes = gpus;
     for (int i = 0; mixed_precision[i]; i++)
         config.mixed_precision[i] = (char)tolower((unsigned char)mixed_precision[i]);
     return ls_launch_config_write(path, &config, why, size);

@@ -196,27 +196,41 @@ static int launch_workers(ls_plan *plan)
     return code;
 }
 
-static int do_nothing(void *argument)
-{
-    (void)argument;
-    return 0;
-}
-
-/* Can workers start here at all? Enabled by ACCELERATE_DEBUG_MODE. */
-static int try_workers(const ls_plan *plan)
+/* Can workers start here at all, and use their devices? Enabled by ACCELERATE_DEBUG_MODE. */
+static int try_workers(const ls_plan *plan, ls_worker_fn *function)
 {
     ls_plan trial = *plan;
-    trial.function = do_nothing;
+    trial.function = function;
     trial.opts.max_restarts = 0;
     trial.opts.exit_codes = NULL;
     int code = launch_workers(&trial);
     if (code)
-        ls_log_line(LS_LOG_ERROR,
-                    "ls_launch: even workers that do nothing fail here: the cause is outside the function");
+        ls_log_line(LS_LOG_ERROR, "ls_launch: even workers that only start a run and end it fail here: the cause is "
+                                  "outside the function");
     return code;
 }
 
-int ls_launch_function(ls_worker_fn *function, void *argument, const ls_launch_opts *opts, size_t opts_size)
+/* What workers will use that name no device. */
+static int gpus_of(const ls_plan *plan)
+{
+    const char *const *own = plan->opts.environment;
+    bool refused = own && (is_true(ls_environment_get(own, "ACCELERATE_USE_CPU")) ||
+                           is_true(ls_environment_get(own, "LOCKSTEP_USE_CPU")));
+    return refused ? 0 : ls_launch_gpus();
+}
+
+/* Accelerate's words. */
+static void announce(const ls_plan *plan)
+{
+    int workers = plan->opts.num_processes, gpus = gpus_of(plan), used = workers < gpus ? workers : gpus;
+    if (used == 1) puts("Launching training on one GPU.");
+    else if (used) printf("Launching training on %d GPUs.\n", used);
+    else if (workers == 1) puts("Launching training on CPU.");
+    else printf("Launching training on %d CPUs.\n", workers);
+}
+
+int ls_launch_function(ls_worker_fn *function, ls_worker_fn *trial, void *argument, const ls_launch_opts *opts,
+                       size_t opts_size)
 {
     ls_plan plan;
     if (LS_OPTS_READ(ls_launch_opts, opts, opts_size).num_processes == LS_AUTO) {
@@ -229,13 +243,12 @@ int ls_launch_function(ls_worker_fn *function, void *argument, const ls_launch_o
     int code = LS_LAUNCH_REFUSED;
     bool one = plan.opts.num_processes == 1, one_host = plan.opts.max_hosts == 1;
     if (one && one_host && plan.opts.max_restarts == 0 && !plan.opts.model) {
-        puts("Launching training on CPU.");
+        announce(&plan);
         code = function(argument);
         if (plan.opts.exit_codes) plan.opts.exit_codes[0] = code;
     } else if (!is_nested("ls_launch", one_host) && has_one_thread("ls_launch")) {
-        code = is_true(ls_environment_get(plan.inherited, "ACCELERATE_DEBUG_MODE")) ? try_workers(&plan) : 0;
-        if (!code && one) puts("Launching training on CPU.");
-        else if (!code) printf("Launching training on %d CPUs.\n", plan.opts.num_processes);
+        code = is_true(ls_environment_get(plan.inherited, "ACCELERATE_DEBUG_MODE")) ? try_workers(&plan, trial) : 0;
+        if (!code) announce(&plan);
         if (!code) code = launch_workers(&plan);
     }
     ls_plan_free(&plan);

@@ -7,8 +7,9 @@
 
 #include <lockstep/launch.h>
 
-/* Like ls_launch_program() and ls_launch(). */
+/* Like ls_launch_program() and ls_launch(). `trial`: what workers do first if ACCELERATE_DEBUG_MODE is true. */
 int ls_launch_argv(char *const *argv, const ls_launch_opts *opts, size_t opts_size);
-int ls_launch_function(ls_worker_fn *function, void *argument, const ls_launch_opts *opts, size_t opts_size);
+int ls_launch_function(ls_worker_fn *function, ls_worker_fn *trial, void *argument, const ls_launch_opts *opts,
+                       size_t opts_size);
 
 #endif

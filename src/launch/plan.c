@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/opts.h"
 #include "base/status.h"
+#include "device/gpus.h"
 #include "launch/control/loop.h"
 #include "launch/control/wire.h"
 #include "launch/hosts.h"
@@ -17,6 +18,15 @@
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
+
+int ls_launch_gpus(void)
+{
+    const char *device = ls_config_text(LS_SETTING_DEVICE);
+    ls_message why;
+    bool automatic = !*device || strcmp(device, LS_GPU_PLUGIN) == 0;
+    int count = automatic && !ls_config_switch(LS_SETTING_USE_CPU) ? ls_gpus_count(&why) : 0;
+    return count > 0 ? count : 0;
+}
 
 int ls_launch_cpus(void)
 {

@@ -1,5 +1,5 @@
-/* env.c - `lockstep env`: machine, settings, the launcher's file, transports, kernels. Text and JSON come from one
- * walk. */
+/* env.c - `lockstep env`: machine, settings, the launcher's file, transports, GPUs, kernels. Text and JSON come from
+ * one walk. */
 #include <lockstep/env.h>
 #include <lockstep/launch.h>
 #include <lockstep/version.h>
@@ -16,6 +16,7 @@
 #include "base/memory.h"
 #include "base/parallel.h"
 #include "comm/hosts/transport.h"
+#include "device/gpus.h"
 #include "kernels/kernels.h"
 #include "launch/bootstrap/identity.h"
 
@@ -150,6 +151,23 @@ static void transports(const writer *w)
     end(w);
 }
 
+/* Without starting them. */
+static void gpus(const writer *w)
+{
+    ls_message why = {{0}};
+    int count = ls_gpus_count(&why);
+    begin(w, "GPUs");
+    if (count < 0) entry(w, LS_GPU_PLUGIN, why.text);
+    else number(w, "usable", count);
+    for (int i = 0; i < count; i++) {
+        char name[32], text[256];
+        snprintf(name, sizeof name, LS_GPU_PLUGIN ":%d", i);
+        ls_device_describe(LS_GPU_PLUGIN, i, text, sizeof text);
+        entry(w, name, text);
+    }
+    end(w);
+}
+
 /* "neon-bf16 2, neon 7": which ISA provides how many pointers of a table's member; types if there is one pointer per
  * type. */
 static void chosen(const writer *w, ls_family *family, const ls_family_field *field)
@@ -197,6 +215,7 @@ void ls_env_print(FILE *to, bool json, const char *config_file)
     settings(&w);
     configuration(&w, config_file);
     transports(&w);
+    gpus(&w);
     kernels(&w);
     if (!json) return;
     end(&w);

@@ -97,6 +97,16 @@ static int run_task(void *of)
     return e->function(e->argument);
 }
 
+/* Everything that a worker needs before the function matters: the others, and a device that a fork may have broken. */
+static int try_start(void *of)
+{
+    const task *e = of;
+    if (getpid() != e->launcher) ls_parallel_reload();
+    ls_run *run = ls_init(NULL, NULL);
+    ls_wait_for_everyone(run);
+    return ls_finish(run);
+}
+
 static bool clear_gradient(void *user, const char *path, const ls_module_member *member)
 {
     (void)user, (void)path;
@@ -166,5 +176,5 @@ int ls_launch_sized(ls_worker_fn *function, void *argument, const ls_launch_opts
     if (!function) return LS_LAUNCH_REFUSED;
     if (o.model ? !can_be_passed(o.model) : !has_no_run("ls_launch")) return LS_LAUNCH_REFUSED;
     ls_parallel_stop();
-    return ls_launch_function(run_task, &(task){function, argument, o.model, getpid()}, opts, opts_size);
+    return ls_launch_function(run_task, try_start, &(task){function, argument, o.model, getpid()}, opts, opts_size);
 }

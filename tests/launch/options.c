@@ -130,7 +130,7 @@ static const struct effect {
     [OPTION_CPU] = {"", "ACCELERATE_USE_CPU=True", ""},
     [OPTION_DEBUG] = {"", "ACCELERATE_DEBUG_MODE=true", ""},
     [OPTION_MULTI_GPU] = {"", "LOCKSTEP_DEVICE=cuda LOCKSTEP_USE_CPU=0", "-n 2 "},
-    [OPTION_GPU_IDS] = {"0,1", "CUDA_VISIBLE_DEVICES=0,1 LOCKSTEP_DEVICE=cuda LOCKSTEP_USE_CPU=0", ""},
+    [OPTION_GPU_IDS] = {"0,1", "num_processes=2 CUDA_VISIBLE_DEVICES=0,1 LOCKSTEP_DEVICE=cuda LOCKSTEP_USE_CPU=0", ""},
     [OPTION_DYNAMO_BACKEND] = {"inductor", "ACCELERATE_DYNAMO_BACKEND=inductor", ""},
     [OPTION_DYNAMO_MODE] = {"default", "ACCELERATE_DYNAMO_MODE=default", ""},
     [OPTION_DYNAMO_FULLGRAPH] = {"", "ACCELERATE_DYNAMO_USE_FULLGRAPH=True", ""},

@@ -5,6 +5,8 @@
 
 #include <sys/wait.h>
 
+#define LAUNCH LOCKSTEP_COMMAND " launch "
+
 static char output[1 << 16];
 
 /* The exit code of a shell command on a host with so many GPUs, and its output. */
@@ -13,8 +15,8 @@ static int on_host(const char *gpus, const char *settings, const char *command)
     char line[4096];
     snprintf(line, sizeof line,
              "unset LOCKSTEP_USE_CPU CUDA_VISIBLE_DEVICES; export LOCKSTEP_PLUGIN_PATH=%s LOCKSTEP_GPU_FILES=/dev/null "
-             "PRETENDED_GPUS=%s; %s %s 2>&1",
-             GPU_FOLDER, gpus, settings, command);
+             "LOCKSTEP_HOME=/nowhere HF_HOME=/nowhere PRETENDED_GPUS=%s; %s %s; { %s; } 2>&1",
+             GPU_FOLDER, gpus, *settings ? "export" : ":", settings, command);
     FILE *pipe = popen(line, "r");
     size_t length = pipe ? fread(output, 1, sizeof output - 1, pipe) : 0;
     output[length] = '\0';
@@ -75,10 +77,10 @@ static void a_gpu_that_fails_says_how_to_go_on(void)
 
 static void every_process_has_its_own(void)
 {
-    CHECK(on_host("2", "", LOCKSTEP_COMMAND " launch -n 2 " WORKER " device") == 0);
+    CHECK(on_host("2", "", LAUNCH "-n 2 " WORKER " device") == 0);
     HAS("rank 0 of 2: cuda:0 cuda:0, sum 2\n");
     HAS("rank 1 of 2: cuda:1 cuda:1, sum 2\n");
-    CHECK(on_host("3", "LOCKSTEP_LOG=info", LOCKSTEP_COMMAND " launch -n 2 --gpu_ids 2,0 " WORKER " device") == 0);
+    CHECK(on_host("3", "LOCKSTEP_LOG=info", LAUNCH "-n 2 --gpu_ids 2,0 " WORKER " device") == 0);
     HAS("rank 0 trains on Pretended GPU 2, ");
     HAS("rank 1 trains on Pretended GPU 0, ");
     HAS("rank 1 of 2: cuda:1 cuda:1, sum 2\n");
@@ -86,20 +88,20 @@ static void every_process_has_its_own(void)
 
 static void more_processes_than_gpus_are_refused(void)
 {
-    CHECK(on_host("2", "", LOCKSTEP_COMMAND " launch -n 3 " WORKER " device") == 1);
+    CHECK(on_host("2", "", LAUNCH "-n 3 " WORKER " device") == 1);
     HAS("would share a GPU (Pretended GPU 0, 80.0 GiB, driver 1.2): this host has 3 processes for 2 GPUs. Start one "
         "for "
         "each GPU (--num_processes 2), train on the CPU (--cpu), or set LOCKSTEP_SHARE_GPU=1 to share it");
     LACKS("sum 3");
-    CHECK(on_host("2", "", LOCKSTEP_COMMAND " launch -n 2 " WORKER " --device cuda:1 device") == 1);
+    CHECK(on_host("2", "", LAUNCH "-n 2 " WORKER " --device cuda:1 device") == 1);
     HAS("ranks 0 and 1 would share a GPU (Pretended GPU 1, ");
-    CHECK(on_host("2", "", LOCKSTEP_COMMAND " launch -n 3 --cpu " WORKER " device") == 0);
+    CHECK(on_host("2", "", LAUNCH "-n 3 --cpu " WORKER " device") == 0);
     HAS("rank 2 of 3: cpu cpu, sum 3\n");
 }
 
 static void they_share_if_told_to(void)
 {
-    CHECK(on_host("2", "LOCKSTEP_SHARE_GPU=1", LOCKSTEP_COMMAND " launch -n 3 " WORKER " device") == 0);
+    CHECK(on_host("2", "LOCKSTEP_SHARE_GPU=1", LAUNCH "-n 3 " WORKER " device") == 0);
     HAS("rank 0 of 3: cuda:0 cuda:0, sum 3\n");
     HAS("rank 1 of 3: cuda:1 cuda:1, sum 3\n");
     HAS("rank 2 of 3: cuda:0 cuda:0, sum 3\n");
@@ -108,9 +110,7 @@ static void they_share_if_told_to(void)
 /* A launcher may show each process one GPU only: that is the first of each. */
 static void a_launcher_may_assign_them(void)
 {
-    CHECK(on_host("4", "",
-                  LOCKSTEP_COMMAND " launch -n 2 sh -c 'CUDA_VISIBLE_DEVICES=$((LOCAL_RANK+2)) " WORKER
-                                   " device'") == 0);
+    CHECK(on_host("4", "", LAUNCH "-n 2 sh -c 'CUDA_VISIBLE_DEVICES=$((LOCAL_RANK+2)) " WORKER " device'") == 0);
     HAS("rank 0 of 2: cuda:0 cuda:0, sum 2\n");
     HAS("rank 1 of 2: cuda:0 cuda:0, sum 2\n");
 }
@@ -118,22 +118,123 @@ static void a_launcher_may_assign_them(void)
 static void a_mixture_of_devices_is_refused(void)
 {
     CHECK(on_host("2", "LOCKSTEP_COMM_TIMEOUT=20",
-                  LOCKSTEP_COMMAND " launch -n 2 sh -c 'LOCKSTEP_USE_CPU=$LOCAL_RANK " WORKER " device'") == 1);
+                  LAUNCH "-n 2 sh -c 'LOCKSTEP_USE_CPU=$LOCAL_RANK " WORKER " device'") == 1);
     HAS("ls_init: devices of processes");
     LACKS("sum 2");
 }
 
 /* ---- launching ---- */
 
+static const char *self;
+
+/* Started again as a program that launches a function. */
+static int start_and_end(void *unused)
+{
+    (void)unused;
+    return ls_finish(ls_init(NULL, NULL));
+}
+
+static int launched(const char *gpus, const char *settings, int processes)
+{
+    char command[1024];
+    snprintf(command, sizeof command, "%s launch %d", self, processes);
+    return on_host(gpus, settings, command);
+}
+
+static void a_launch_says_on_what(void)
+{
+    CHECK(launched("1", "", 1) == 0);
+    CHECK_TEXT(output, "Launching training on one GPU.\n");
+    CHECK(launched("4", "", 2) == 0);
+    CHECK_TEXT(output, "Launching training on 2 GPUs.\n");
+    CHECK(launched("1", "LOCKSTEP_SHARE_GPU=1", 2) == 0);
+    CHECK_TEXT(output, "Launching training on one GPU.\n");
+    CHECK(launched("0", "", 1) == 0);
+    CHECK_TEXT(output, "Launching training on CPU.\n");
+    CHECK(launched("2", "ACCELERATE_USE_CPU=true", 3) == 0);
+    CHECK_TEXT(output, "Launching training on 3 CPUs.\n");
+}
+
+/* The launching process must not have started what its workers need. */
+static void a_rehearsal_opens_the_devices(void)
+{
+    CHECK(launched("2", "ACCELERATE_DEBUG_MODE=yes", 2) == 0);
+    CHECK_TEXT(output, "Launching training on 2 GPUs.\n");
+    CHECK(launched("2", "ACCELERATE_DEBUG_MODE=yes PRETENDED_FAILURE='it is broken'", 2) == 1);
+    HAS("there is a GPU, but it cannot be used: it is broken");
+    HAS("even workers that only start a run and end it fail here");
+    LACKS("Launching");
+}
+
 static void asking_for_gpus_that_are_not_there_fails(void)
 {
-    CHECK(on_host("0", "", LOCKSTEP_COMMAND " launch -n 2 --multi_gpu " WORKER " device") == 1);
+    CHECK(on_host("0", "", LAUNCH "-n 2 --multi_gpu " WORKER " device") == 1);
     HAS("LOCKSTEP_DEVICE=cuda, set by a launcher if GPUs are requested: ");
     HAS("0 such devices are usable here");
+    CHECK(on_host("0", "", LAUNCH "--nproc-per-node gpu " WORKER " device") == 2);
+    HAS("--nproc-per-node gpu: there is no GPU here");
+    CHECK(on_host("1", "", LAUNCH "--multi_gpu " WORKER " device") == 2);
+    HAS("You need to use at least 2 processes to use `--multi_gpu`.");
+}
+
+static void there_is_a_process_for_each_gpu(void)
+{
+    CHECK(on_host("2", "", LAUNCH WORKER " device") == 0);
+    HAS("lockstep launch: 2 processes, one for each GPU; for another number give --num_processes\n");
+    HAS("rank 1 of 2: cuda:1 cuda:1, sum 2\n");
+    CHECK(on_host("3", "", LAUNCH "--multi_gpu " WORKER " device") == 0);
+    HAS("rank 2 of 3: cuda:2 cuda:2, sum 3\n");
+    CHECK(on_host("3", "", LAUNCH "--gpu_ids 1,2 " WORKER " device") == 0);
+    HAS("rank 1 of 2: cuda:1 cuda:1, sum 2\n");
+    CHECK(on_host("2", "", LAUNCH "--nproc-per-node auto " WORKER " device") == 0);
+    HAS("rank 1 of 2: cuda:1 cuda:1, sum 2\n");
+    CHECK(on_host("2", "", LAUNCH "--cpu " WORKER " device") == 0);
+    HAS("rank 0 of 1: cpu cpu, sum 1\n");
+}
+
+static void files_are_about_gpus_too(void)
+{
+    CHECK(on_host("2", "",
+                  "printf '2\\n\\n\\n\\n0,1\\n' | " LOCKSTEP_COMMAND
+                  " config --config_file gpus.yaml >/dev/null; cat gpus.yaml") == 0);
+    HAS("distributed_type: MULTI_GPU\n");
+    HAS("gpu_ids: '0,1'\n");
+    HAS("num_processes: 2\n");
+    HAS("use_cpu: false\n");
+    CHECK(on_host("2", "", LAUNCH "--config_file gpus.yaml " WORKER " device") == 0);
+    HAS("rank 1 of 2: cuda:1 cuda:1, sum 2\n");
+    CHECK(on_host("1", "", "printf '2\\n' | " LOCKSTEP_COMMAND " config --config_file gpus.yaml") == 1);
+    HAS("Specified distributed type MULTI_GPU but only using 1 GPU on a single machine.");
+    CHECK(on_host("1", "",
+                  "printf '0\\nyes\\n' | " LOCKSTEP_COMMAND
+                  " config --config_file gpus.yaml >/dev/null; cat gpus.yaml") == 0);
+    HAS("use_cpu: true\n");
+    CHECK(on_host("1", "", LAUNCH "--config_file gpus.yaml " WORKER " device") == 0);
+    HAS("rank 0 of 1: cpu cpu, sum 1\n");
+    remove("gpus.yaml");
+    CHECK(on_host("2", "", LOCKSTEP_COMMAND " config default --config_file gpus.yaml >/dev/null; cat gpus.yaml") == 0);
+    HAS("distributed_type: MULTI_GPU\n");
+    HAS("num_processes: 2\n");
+    remove("gpus.yaml");
+}
+
+static void the_command_shows_and_tests_them(void)
+{
+    CHECK(on_host("2", "", LOCKSTEP_COMMAND " env") == 0);
+    HAS("cuda:1                             Pretended GPU 1, 80.0 GiB, driver 1.2\n");
+    CHECK(on_host("2", "PRETENDED_TABLE=missing", LOCKSTEP_COMMAND " env") == 0);
+    HAS("ls_plugin_v2 of the plug-in returned NULL");
+    CHECK(on_host("1", "", LOCKSTEP_COMMAND " test") == 0); /* two processes share it */
+    HAS("2 processes on 1 host: ");
+    HAS(" (2), device cuda\n");
+    HAS("All checks passed: these processes can train together.");
 }
 
 int main(int argc, char **argv)
 {
+    self = argv[0];
+    if (argc > 2 && strcmp(argv[1], "launch") == 0)
+        return ls_launch(start_and_end, NULL, .num_processes = atoi(argv[2]));
     if (argc > 1) check_filter = argv[1];
     CHECK_RUN(the_gpu_is_used_without_a_word);
     CHECK_RUN(without_a_gpu_it_is_the_cpu_silently);
@@ -144,6 +245,11 @@ int main(int argc, char **argv)
     CHECK_RUN(they_share_if_told_to);
     CHECK_RUN(a_launcher_may_assign_them);
     CHECK_RUN(a_mixture_of_devices_is_refused);
+    CHECK_RUN(a_launch_says_on_what);
+    CHECK_RUN(a_rehearsal_opens_the_devices);
     CHECK_RUN(asking_for_gpus_that_are_not_there_fails);
+    CHECK_RUN(there_is_a_process_for_each_gpu);
+    CHECK_RUN(files_are_about_gpus_too);
+    CHECK_RUN(the_command_shows_and_tests_them);
     return check_done();
 }
