@@ -7,7 +7,6 @@
 #include "group.h"
 
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -125,12 +124,7 @@ static ls_status group_id(void *device, char id[LS_GROUP_ID_BYTES], ls_message *
     cuda_device *d = device;
     nccl_id made;
     const nccl_functions *nccl = nccl_load(why);
-    if (!nccl) {
-        char text[300];
-        snprintf(text, sizeof text, "cuda: gradients travel through the host, which is slow: %.200s", why->text);
-        d->host->log(text);
-        return LS_ERR_UNSUPPORTED;
-    }
+    if (!nccl) return LS_ERR_UNSUPPORTED;
     CUDA_TRY(cuda_enter(d, why));
     nccl_result result = nccl->make_id(&made);
     memcpy(id, made.bytes, sizeof made.bytes);

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/config.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "comm/comm.h"
 #include "device/device.h"
@@ -47,6 +49,14 @@ void ls_comm_leave_devices(ls_comm *comm, bool abort)
 
 /* ---- by the device's library ---- */
 
+/* Nothing is wrong with the results, but training is slower. Processes that share a GPU were told to. */
+static void report_staging(const ls_message *reason)
+{
+    ls_log_level level = ls_config_switch(LS_SETTING_SHARE_GPU) ? LS_LOG_INFO : LS_LOG_WARN;
+    if (reason->text[0])
+        ls_log_line(level, "collectives of devices go through the host's memory, which is slower: %s", reason->text);
+}
+
 /* Opens a group on all ranks, or on none: then calls go through the host. */
 static ls_status open_group(ls_comm *comm, ls_comm_device *d, ls_message *why)
 {
@@ -58,9 +68,11 @@ static ls_status open_group(ls_comm *comm, ls_comm_device *d, ls_message *why)
     } all = {0};
     if (comm->rank == 0) all.failed = table->id(d->device->handle, all.id, &reason) != LS_OK;
     ls_status status = ls_comm_broadcast(comm, &all, sizeof all, 0, "group of devices", why);
+    if (all.failed) report_staging(&reason);
     if (status || all.failed) return status;
     int32_t failed = table->open(d->device->handle, all.id, comm->rank, comm->size, &d->group, &reason) != LS_OK;
     status = ls_comm_all_reduce(comm, &failed, 1, LS_I32, LS_REDUCE_MAX, "group of devices", why);
+    if (failed) report_staging(&reason);
     if (status || failed) close_group(d, true);
     return status;
 }

@@ -1,10 +1,12 @@
 /* gpu_device.c - the asynchronous device as "cuda", on hosts without a GPU.
  *
  * PRETENDED_GPUS: how many there are; CUDA_VISIBLE_DEVICES shows some of them. PRETENDED_FAILURE: why they cannot be
- * opened. PRETENDED_TABLE: the plug-in has none. */
+ * opened. PRETENDED_TABLE: the plug-in has none. PRETENDED_GROUP: why it has no collectives of its own. */
 #define ls_plugin_v2 async_plugin
 #include "async_device.c"
 #undef ls_plugin_v2
+
+#include <lockstep/group.h>
 
 #include "../../plugins/device-cuda/count.h"
 
@@ -22,6 +24,13 @@ static ls_status pretended_open(const ls_host *host, const ls_device_open_args *
     return LS_ERR_DEVICE;
 }
 
+static ls_status pretended_id(void *handle, char id[LS_GROUP_ID_BYTES], ls_message *why)
+{
+    (void)handle, (void)id;
+    snprintf(why->text, sizeof why->text, "%s", getenv("PRETENDED_GROUP"));
+    return LS_ERR_UNSUPPORTED;
+}
+
 extern void ls_plugin_describe(int index, char *text, size_t size);
 
 void ls_plugin_describe(int index, char *text, size_t size)
@@ -35,6 +44,7 @@ extern ls_plugin_entry ls_plugin_v2;
 
 const ls_device_table *ls_plugin_v2(const ls_host *host)
 {
+    static const ls_group_table groups = {.id = pretended_id};
     static _Thread_local ls_device_table table; /* the library copies it */
     const ls_device_table *plain = async_plugin(host);
     if (!plain || getenv("PRETENDED_TABLE")) return NULL;
@@ -42,5 +52,6 @@ const ls_device_table *ls_plugin_v2(const ls_host *host)
     table.name = "cuda";
     table.count = pretended_count;
     table.open = pretended_open;
+    if (getenv("PRETENDED_GROUP")) table.group = &groups;
     return &table;
 }

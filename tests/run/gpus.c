@@ -115,6 +115,16 @@ static void a_launcher_may_assign_them(void)
     HAS("rank 1 of 2: cuda:0 cuda:0, sum 2\n");
 }
 
+/* Without NCCL training is slower, which nobody would notice; those who share a GPU expect it. */
+static void the_way_through_the_host_is_reported(void)
+{
+    CHECK(on_host("2", "PRETENDED_GROUP='NCCL is missing'", LAUNCH "-n 2 " WORKER " device") == 0);
+    HAS("collectives of devices go through the host's memory, which is slower: NCCL is missing\n");
+    HAS("rank 1 of 2: cuda:1 cuda:1, sum 2\n");
+    CHECK(on_host("1", "LOCKSTEP_SHARE_GPU=1 PRETENDED_GROUP='NCCL is missing'", LAUNCH "-n 2 " WORKER " device") == 0);
+    LACKS("NCCL is missing");
+}
+
 static void a_mixture_of_devices_is_refused(void)
 {
     CHECK(on_host("2", "LOCKSTEP_COMM_TIMEOUT=20",
@@ -244,6 +254,7 @@ int main(int argc, char **argv)
     CHECK_RUN(more_processes_than_gpus_are_refused);
     CHECK_RUN(they_share_if_told_to);
     CHECK_RUN(a_launcher_may_assign_them);
+    CHECK_RUN(the_way_through_the_host_is_reported);
     CHECK_RUN(a_mixture_of_devices_is_refused);
     CHECK_RUN(a_launch_says_on_what);
     CHECK_RUN(a_rehearsal_opens_the_devices);
