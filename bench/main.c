@@ -82,6 +82,7 @@ static double measure(const bench_item *item, bool openblas, double budget)
 
 int main(int argc, char **argv)
 {
+    setenv("LOCKSTEP_USE_CPU", "1", 1); /* kernels and programs of the CPU are measured, also where there is a GPU */
     if (argc > 1 && strcmp(argv[1], "--first-step") == 0) return bench_first_step();
     if (argc > 1 && strcmp(argv[1], "--lost-peer") == 0) return bench_lost_peer();
     if (argc > 4 && strcmp(argv[1], "--all-reduce") == 0) return bench_all_reduce(argv + 2);

@@ -32,6 +32,18 @@ static void visible_gpus_are_counted_as_cuda_does(void)
     CHECK(cuda_visible("GPU-8932f937-d72c-4106-c12f-20bd9faed9f6,MIG-1", 4) == 2);
 }
 
+static void a_visible_gpu_has_a_word(void)
+{
+    char word[64];
+    CHECK(cuda_visible_word(NULL, 2, word, sizeof word));
+    CHECK_TEXT(word, "2");
+    CHECK(cuda_visible_word("3, 1 ,GPU-8932", 1, word, sizeof word));
+    CHECK_TEXT(word, "1");
+    CHECK(cuda_visible_word("3,1,GPU-8932", 2, word, sizeof word));
+    CHECK_TEXT(word, "GPU-8932");
+    CHECK(!cuda_visible_word("3,1", 2, word, sizeof word));
+}
+
 static void adds_on_the_gpu(void)
 {
     if (!has_gpu) CHECK_SKIP("no GPU is usable here");
@@ -82,6 +94,7 @@ int main(int argc, char **argv)
     has_gpu = cuda_count() > 0;
     CHECK_RUN(without_a_gpu_it_says_so);
     CHECK_RUN(visible_gpus_are_counted_as_cuda_does);
+    CHECK_RUN(a_visible_gpu_has_a_word);
     CHECK_RUN_FORK(a_forked_process_is_told_what_to_do);
     CHECK_RUN(adds_on_the_gpu);
     CHECK_RUN(bad_indices_are_reported_with_their_operator);

@@ -144,6 +144,25 @@ static int start_and_end(void *unused)
     return ls_finish(ls_init(NULL, NULL));
 }
 
+/* With a model, which was made on the CPU. */
+static int name_its_device(void *unused)
+{
+    (void)unused;
+    ls_run *run = ls_init(NULL, NULL);
+    ls_module *model = ls_launched_model(run);
+    if (model)
+        fprintf(stderr, "rank %d: weight on %s\n", ls_rank(run), ls_device_of(ls_module_tensor(model, "weight")));
+    return ls_finish(run);
+}
+
+static int launch_model(const char *device)
+{
+    ls_run *outer = ls_init(NULL, NULL, .device = strcmp(device, "any") == 0 ? NULL : device);
+    ls_module *model = ls_linear_new(outer, 3, 2);
+    int code = ls_launch(name_its_device, NULL, .num_processes = 2, .model = model);
+    return ls_finish(outer) || code;
+}
+
 static int launched(const char *gpus, const char *settings, int processes)
 {
     char command[1024];
@@ -174,6 +193,18 @@ static void a_rehearsal_opens_the_devices(void)
     HAS("there is a GPU, but it cannot be used: it is broken");
     HAS("even workers that only start a run and end it fail here");
     LACKS("Launching");
+}
+
+static void a_model_goes_to_the_gpus(void)
+{
+    char command[1024];
+    snprintf(command, sizeof command, "%s launch_model cpu", self);
+    CHECK(on_host("2", "", command) == 0);
+    HAS("rank 0: weight on cuda:0\n");
+    HAS("rank 1: weight on cuda:1\n");
+    snprintf(command, sizeof command, "%s launch_model any", self);
+    CHECK(on_host("2", "", command) == 1);
+    HAS("create the model on the CPU, with ls_init(..., .device = \"cpu\")");
 }
 
 static void asking_for_gpus_that_are_not_there_fails(void)
@@ -245,6 +276,7 @@ int main(int argc, char **argv)
     self = argv[0];
     if (argc > 2 && strcmp(argv[1], "launch") == 0)
         return ls_launch(start_and_end, NULL, .num_processes = atoi(argv[2]));
+    if (argc > 2 && strcmp(argv[1], "launch_model") == 0) return launch_model(argv[2]);
     if (argc > 1) check_filter = argv[1];
     CHECK_RUN(the_gpu_is_used_without_a_word);
     CHECK_RUN(without_a_gpu_it_is_the_cpu_silently);
@@ -258,6 +290,7 @@ int main(int argc, char **argv)
     CHECK_RUN(a_mixture_of_devices_is_refused);
     CHECK_RUN(a_launch_says_on_what);
     CHECK_RUN(a_rehearsal_opens_the_devices);
+    CHECK_RUN(a_model_goes_to_the_gpus);
     CHECK_RUN(asking_for_gpus_that_are_not_there_fails);
     CHECK_RUN(there_is_a_process_for_each_gpu);
     CHECK_RUN(files_are_about_gpus_too);
