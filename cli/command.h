@@ -16,8 +16,8 @@ typedef struct command {
     int (*run)(int argc, char **argv); /* argv[0] is the command's name; returns the exit code */
 } command;
 
-extern const command command_config, command_env, command_help, command_inspect, command_launch, command_plot,
-    command_test, command_tokenize, command_version;
+extern const command command_config, command_env, command_help, command_inspect, command_kernel, command_launch,
+    command_plot, command_test, command_tokenize, command_version;
 
 /* All commands in the order of `lockstep help`, terminated by NULL. */
 extern const command *const commands[];

@@ -45,6 +45,8 @@ string(REPLACE ";" ", comm-" mpis "${LOCKSTEP_TRANSPORTS}")
 string(REGEX REPLACE "^ucx,? ?" "" mpis "${mpis}")
 dependency_line(MPI mpi "under mpirun hosts talk through ${mpis}"
                 "no plug-in for mpirun (Debian: libopenmpi-dev, libmpich-dev)")
+dependency_line(ZMQ notebooks "libzmq: lockstep-kernel runs C in Jupyter"
+                "no lockstep-kernel for Jupyter (Debian: libzmq3-dev)")
 set(convolutions ", cuDNN ${LOCKSTEP_CUDNN_VERSION}")
 if(NOT LOCKSTEP_CUDNN_VERSION VERSION_GREATER_EQUAL 9.0)
     set(convolutions "; without cuDNN 9 convolutions run on the CPU")

@@ -34,6 +34,7 @@ for group in "$@"; do
         want /usr/include/jpeglib.h libjpeg-dev
         want /usr/include/png.h libpng-dev
         want /usr/include/zlib.h zlib1g-dev
+        want /usr/include/zmq.h libzmq3-dev # notebooks
         want /usr/include/ucp/api/ucp.h libucx-dev # between hosts: without it the tests of training there are skipped
         ;;
     test)

@@ -1,12 +1,13 @@
 #!/bin/sh
 # check_layers.sh [ROOT] - fail on an #include that breaks the layers of layers.txt: a lower folder never includes a
-# higher one, nor does its public header; everything outside the library sees public headers only, and programs do not
-# see the contract of devices; intrinsics stay in the folders of their ISA.
+# higher one, nor does its public header; everything outside the library sees public headers only (the kernel for
+# notebooks src/base/ as well), and programs do not see the contract of devices; intrinsics stay in the folders of their
+# ISA.
 set -eu
 tools=$(cd "$(dirname "$0")" && pwd)
 cd "${1:-$(dirname "$0")/..}"
 
-folders=$(for folder in src include plugins cli examples; do [ ! -d $folder ] || echo $folder; done)
+folders=$(for folder in src include plugins cli examples notebook; do [ ! -d $folder ] || echo $folder; done)
 awk "$(cat "$tools/layers.awk")"'
     function complain(why) {
         printf "%s:%d: %s: %s\n", FILENAME, FNR, $0, why
@@ -55,6 +56,12 @@ awk "$(cat "$tools/layers.awk")"'
                 to = folder_behind(target)
                 if (!may_know(from, to) && !((from, substr(target, 10)) in except)) complain(from " must not know " to)
             }
+        } else if (place[1] == "notebook") {
+            own = FILENAME
+            sub(/[^\/]*$/, "", own)
+            home = exists(normal(own target)) || exists("notebook/" target)
+            if (quoted && !home && (target !~ /^base\// || place[2] == "session"))
+                complain("notebooks see src/base, their session public headers only")
         } else if (place[1] == "cli" || place[1] == "examples") {
             if (quoted && leaves_home(target)) complain("programs see public headers only")
         } else if (quoted) {

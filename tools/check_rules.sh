@@ -12,8 +12,8 @@ breaks()
 {
     rm -rf "$tree"/*
     mkdir -p "$tree/src/base" "$tree/src/kernels/neon" "$tree/src/tensor" "$tree/src/optim" "$tree/src/nn" "$tree/src/models" \
-        "$tree/include/lockstep" "$tree/cli" "$tree/examples" "$tree/plugins/one"
-    touch "$tree/src/base/log.h" "$tree/src/kernels/gemm.h" "$tree/src/tensor/view.h" "$tree/src/nn/module.h" \
+        "$tree/include/lockstep" "$tree/cli" "$tree/examples" "$tree/plugins/one" "$tree/notebook/cell" "$tree/notebook/session"
+    touch "$tree/notebook/cell/text.h" "$tree/src/base/log.h" "$tree/src/kernels/gemm.h" "$tree/src/tensor/view.h" "$tree/src/nn/module.h" \
         "$tree/cli/table.h" "$tree/plugins/one/own.h"
     echo "$3" >"$tree/$2"
     got=NO
@@ -28,6 +28,9 @@ breaks NO src/kernels/neon/a.c '#include <arm_neon.h>'
 breaks NO src/nn/a.c '#include "tensor/view.h"'
 breaks NO cli/a.c '#include "table.h"'
 breaks NO cli/a.c '#include <lockstep/base.h>'
+breaks NO notebook/cell/a.c '#include "text.h"'
+breaks NO notebook/session/a.c '#include "cell/text.h"'
+breaks NO notebook/cell/a.c '#include "base/log.h"'
 breaks NO plugins/one/a.c '#include <lockstep/plugin.h>'
 breaks NO plugins/one/a.c '#include <lockstep/link.h>'
 breaks NO plugins/one/a.c '#include "own.h"'
@@ -54,6 +57,8 @@ breaks YES include/lockstep.h '#include <lockstep/link.h>'
 breaks NO include/lockstep/link.h '#include <lockstep/plugin.h>'
 breaks YES cli/a.c '#include "../src/base/log.h"'
 breaks YES examples/a.c '#include "base/log.h"'
+breaks YES notebook/cell/a.c '#include "tensor/view.h"'
+breaks YES notebook/session/a.c '#include "base/log.h"'
 breaks YES plugins/one/a.c '#include <lockstep/tensor.h>'
 breaks YES plugins/one/a.c '#include "../../src/base/log.h"'
 

@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-folders=$(for folder in include src plugins cli examples tests bench; do [ ! -d $folder ] || echo $folder; done)
+folders=$(for folder in include src plugins cli notebook examples tests bench; do [ ! -d $folder ] || echo $folder; done)
 files=$(find $folders -name '*.[ch]' -o -name '*.inc' -o -name '*.cu' -o -name '*.cuh')
 if [ "${1:-}" = --check ]; then
     clang-format --dry-run --Werror $files

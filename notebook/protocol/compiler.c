@@ -1,0 +1,218 @@
+/* compiler.c - units into shared objects. */
+#include "compiler.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+
+extern char **environ;
+
+/* What every cell can use without including it. */
+static const char included[] = "#include <lockstep/notebook.h>\n"
+                               "#include <math.h>\n"
+                               "#include <stdio.h>\n"
+                               "#include <stdlib.h>\n"
+                               "#include <string.h>\n"
+                               "#include <time.h>\n"
+                               "#include <unistd.h>\n";
+
+/* Functions of these headers that are not of C, whose names people give to variables: they are hidden. */
+static const char *const hidden[] = {"y0", "y1", "yn", "j0", "j1", "jn", "gamma", "index", "rindex"};
+
+/* The same for the header and the cells: a precompiled header is used with the flags only that it was compiled with. */
+static const char *const common_flags[] = {
+    "-std=gnu17",
+    "-O2",
+    "-fPIC",
+    "-pipe",
+    "-Wall",
+    "-Wno-unused-value",
+    "-Wno-builtin-declaration-mismatch",
+    "-Werror=implicit-function-declaration",
+    "-fdiagnostics-color=never",
+};
+
+enum { MOST_ARGUMENTS = 128 };
+
+typedef struct command {
+    char *words[MOST_ARGUMENTS];
+    size_t count;
+} command;
+
+static void add_word(command *to, const char *word, size_t length)
+{
+    if (to->count + 1 < MOST_ARGUMENTS) to->words[to->count++] = copy_bytes(word, length);
+}
+
+static void add_words(command *to, const char *words)
+{
+    for (const char *at = words + strspn(words, " \t"); *at; at += strspn(at, " \t")) {
+        size_t length = strcspn(at, " \t");
+        add_word(to, at, length);
+        at += length;
+    }
+}
+
+static command command_new(const compiler *c)
+{
+    command made = {0};
+    const char *cc = getenv("CC");
+    add_words(&made, cc && *cc ? cc : "cc");
+    for (size_t i = 0; i < sizeof common_flags / sizeof *common_flags; i++)
+        add_word(&made, common_flags[i], strlen(common_flags[i]));
+    add_word(&made, "-I", 2);
+    add_word(&made, c->include, strlen(c->include));
+    return made;
+}
+
+static void command_free(command *what)
+{
+    for (size_t i = 0; i < what->count; i++) ls_sys_free(what->words[i]);
+}
+
+/* Start it in the compiler's folder, with its messages going to `output`. 0: it could not be started. */
+static pid_t start(const compiler *c, command *what, int output)
+{
+    pid_t process = 0;
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addchdir_np(&actions, c->folder);
+    posix_spawn_file_actions_adddup2(&actions, output, 1);
+    posix_spawn_file_actions_adddup2(&actions, output, 2);
+    if (posix_spawnp(&process, what->words[0], &actions, NULL, what->words, environ) != 0) process = 0;
+    posix_spawn_file_actions_destroy(&actions);
+    return process;
+}
+
+/* ---- The header ---- */
+
+static void finish_header(compiler *c)
+{
+    if (c->preparing) waitpid(c->preparing, NULL, 0);
+    c->preparing = 0;
+}
+
+/* In the background: it takes as long as several cells. If it fails, cells compile all the same, but slower. */
+static void prepare_header(compiler *c)
+{
+    finish_header(c);
+    command compile = command_new(c);
+    add_words(&compile, text_view(&c->flags));
+    add_words(&compile, "-x c-header cell.h -o cell.h.gch");
+    int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (nowhere >= 0) {
+        c->preparing = start(c, &compile, nowhere);
+        close(nowhere);
+    }
+    command_free(&compile);
+}
+
+static bool write_file(const compiler *c, const char *name, const char *contents, ls_message *why)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s", c->folder, name);
+    return ls_file_write(path, contents, strlen(contents), false, why);
+}
+
+static bool write_header(const compiler *c, ls_message *why)
+{
+    enum { HIDDEN = sizeof hidden / sizeof *hidden };
+    string header = {0};
+    for (int i = 0; i < HIDDEN; i++) text_print(&header, "#define %s ls_hidden_%s\n", hidden[i], hidden[i]);
+    text_add(&header, included);
+    for (int i = 0; i < HIDDEN; i++) text_print(&header, "#undef %s\n", hidden[i]);
+    bool ok = write_file(c, "cell.h", header.bytes, why);
+    text_free(&header);
+    return ok;
+}
+
+bool compiler_open(compiler *c, const char *include, ls_message *why)
+{
+    *c = (compiler){.include = include};
+    snprintf(c->folder, sizeof c->folder, "/tmp/lockstep-notebook-XXXXXX");
+    if (!mkdtemp(c->folder)) return ls_message_set(why, "%s: %s", c->folder, strerror(errno)), false;
+    bool ok = write_header(c, why);
+    if (ok) prepare_header(c);
+    return ok;
+}
+
+static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *walk)
+{
+    (void)status, (void)kind, (void)walk;
+    return remove(path);
+}
+
+void compiler_close(compiler *c)
+{
+    finish_header(c);
+    nftw(c->folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+    text_free(&c->flags);
+}
+
+void compiler_set_flags(compiler *c, const char *flags)
+{
+    text_clear(&c->flags);
+    text_add(&c->flags, flags);
+    prepare_header(c);
+}
+
+/* ---- Cells ---- */
+
+static void read_all(int from, string *to)
+{
+    char piece[4096];
+    for (ssize_t got; (got = read(from, piece, sizeof piece)) != 0;) {
+        if (got < 0 && errno != EINTR) return;
+        if (got > 0) text_put(to, piece, (size_t)got);
+    }
+}
+
+/* Run it to its end; false if it fails. */
+static bool run(const compiler *c, command *what, string *messages)
+{
+    int ends[2], status = 0;
+    if (pipe2(ends, O_CLOEXEC) < 0) return false;
+    pid_t process = start(c, what, ends[1]);
+    close(ends[1]);
+    if (process) read_all(ends[0], messages);
+    close(ends[0]);
+    if (!process) {
+        text_print(messages, "%s cannot be started: install a C compiler (Debian: gcc), or name one in CC\n",
+                   what->words[0]);
+        return false;
+    }
+    while (waitpid(process, &status, 0) < 0 && errno == EINTR) continue;
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+bool compiler_run(compiler *c, const compilation *what, char path[128], string *messages)
+{
+    char name[32], cell[32];
+    ls_message why;
+    snprintf(name, sizeof name, "c%d.c", what->number);
+    snprintf(cell, sizeof cell, "In[%d]", what->shown_as);
+    if (!write_file(c, cell, what->code, &why) || !write_file(c, name, what->unit, &why)) {
+        text_add(messages, why.text);
+        return false;
+    }
+    finish_header(c);
+    command compile = command_new(c);
+    char files[128];
+    snprintf(files, sizeof files, "-include cell.h -x c %s -x none -shared -nostdlib -o c%d.so", name, what->number);
+    add_words(&compile, files);
+    add_words(&compile, text_view(&c->flags)); /* last, where libraries belong */
+    add_words(&compile, "-lgcc");
+    bool ok = run(c, &compile, messages);
+    command_free(&compile);
+    snprintf(path, 128, "%s/c%d.so", c->folder, what->number);
+    return ok;
+}

@@ -1,0 +1,32 @@
+/* compiler.h - units into shared objects, by the C compiler of the system. */
+#ifndef LOCKSTEP_NOTEBOOK_COMPILER_H
+#define LOCKSTEP_NOTEBOOK_COMPILER_H
+
+#include <sys/types.h>
+
+#include "base/message.h"
+#include "cell/text.h"
+
+typedef struct compiler {
+    char folder[64];     /* private to this kernel, removed with it */
+    const char *include; /* where lockstep.h is */
+    string flags;        /* a user's own, separated by blanks */
+    pid_t preparing;     /* the process that compiles the header which all cells begin with; 0 when it is done */
+} compiler;
+
+bool compiler_open(compiler *c, const char *include, ls_message *why);
+void compiler_close(compiler *c);
+/* From now on, compile with these as well. */
+void compiler_set_flags(compiler *c, const char *flags);
+
+typedef struct compilation {
+    int number;       /* makes c<number>.so */
+    int shown_as;     /* In[n]: the name that messages give to the code */
+    const char *code; /* of the cell, for messages to quote */
+    const char *unit; /* what is compiled */
+} compilation;
+
+/* False if the unit is not C. What the compiler says, warnings included, is appended to `messages`. */
+bool compiler_run(compiler *c, const compilation *what, char path[128], string *messages);
+
+#endif

@@ -1,0 +1,268 @@
+/* kernel.c - requests of Jupyter, and the loop that waits for them. */
+#include "kernel.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#include "base/memory.h"
+
+/* ---- Answers ---- */
+
+void kernel_reply(kernel *k, void *socket, const char *type, ls_json_writer *w)
+{
+    char *content = ls_json_take(w, NULL);
+    if (content) channels_reply(&k->channels, socket, k->request, type, content);
+    ls_sys_free(content);
+}
+
+void kernel_publish(kernel *k, const char *type, ls_json_writer *w)
+{
+    char *content = ls_json_take(w, NULL);
+    if (content) channels_publish(&k->channels, k->request, type, content);
+    ls_sys_free(content);
+}
+
+void kernel_stream(kernel *k, const char *name, const char *bytes, size_t length)
+{
+    char *words = copy_bytes(bytes, length);
+    ls_json_writer w = {0};
+    ls_json_put_object(&w, NULL);
+    ls_json_put_text(&w, "name", name);
+    ls_json_put_text(&w, "text", words);
+    ls_json_put_end(&w);
+    kernel_publish(k, "stream", &w);
+    ls_sys_free(words);
+}
+
+static void publish_state(kernel *k, const char *state)
+{
+    ls_json_writer w = {0};
+    ls_json_put_object(&w, NULL);
+    ls_json_put_text(&w, "execution_state", state);
+    ls_json_put_end(&w);
+    kernel_publish(k, "status", &w);
+}
+
+/* ---- What the session prints ---- */
+
+/* Bytes at the end that begin a character whose rest has not come yet. */
+static size_t unfinished_character(const char *bytes, size_t length)
+{
+    for (size_t back = 1; back <= 3 && back <= length; back++) {
+        unsigned char c = (unsigned char)bytes[length - back];
+        if ((c & 0xc0) == 0x80) continue;
+        size_t needed = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : c >= 0xc0 ? 2 : 1;
+        return needed > back ? back : 0;
+    }
+    return 0;
+}
+
+/* Pass on what is there. A character cut in two by the end of the pipe's buffer is completed. */
+static void pass_on(kernel *k, int from, const char *name)
+{
+    enum { PIECE = 65536 };
+    char bytes[PIECE];
+    size_t kept = 0;
+    for (ssize_t got; (got = read(from, bytes + kept, PIECE - kept)) > 0;) {
+        size_t length = kept + (size_t)got;
+        kept = unfinished_character(bytes, length);
+        if (length > kept) kernel_stream(k, name, bytes, length - kept);
+        memmove(bytes, bytes + length - kept, kept);
+    }
+    if (kept) kernel_stream(k, name, bytes, kept);
+}
+
+static void pass_on_output(kernel *k)
+{
+    pass_on(k, k->link.output, "stdout");
+    pass_on(k, k->link.errors, "stderr");
+}
+
+/* ---- Requests ---- */
+
+static void reply_kernel_info(kernel *k, void *socket)
+{
+    ls_json_writer w = {0};
+    ls_json_put_object(&w, NULL);
+    ls_json_put_text(&w, "status", "ok");
+    ls_json_put_text(&w, "protocol_version", PROTOCOL_VERSION);
+    ls_json_put_text(&w, "implementation", "lockstep");
+    ls_json_put_text(&w, "implementation_version", LOCKSTEP_VERSION);
+    ls_json_put_text(&w, "banner", "C (Lockstep " LOCKSTEP_VERSION "): lockstep.h is included in every cell");
+    ls_json_put_object(&w, "language_info");
+    ls_json_put_text(&w, "name", "c");
+    ls_json_put_text(&w, "version", "17");
+    ls_json_put_text(&w, "mimetype", "text/x-csrc");
+    ls_json_put_text(&w, "file_extension", ".c");
+    ls_json_put_text(&w, "codemirror_mode", "text/x-csrc");
+    ls_json_put_text(&w, "pygments_lexer", "c");
+    ls_json_put_end(&w);
+    ls_json_put_array(&w, "help_links");
+    ls_json_put_end(&w);
+    ls_json_put_end(&w);
+    kernel_reply(k, socket, "kernel_info_reply", &w);
+}
+
+static void reply_comm_info(kernel *k, void *socket)
+{
+    ls_json_writer w = {0};
+    ls_json_put_object(&w, NULL);
+    ls_json_put_text(&w, "status", "ok");
+    ls_json_put_object(&w, "comms"); /* widgets need Python */
+    ls_json_put_end(&w);
+    ls_json_put_end(&w);
+    kernel_reply(k, socket, "comm_info_reply", &w);
+}
+
+static void reply_shutdown(kernel *k, void *socket)
+{
+    bool restart = ls_json_bool(ls_json_get(k->request->content, "restart"), false);
+    ls_json_writer w = {0};
+    ls_json_put_object(&w, NULL);
+    ls_json_put_text(&w, "status", "ok");
+    ls_json_put_bool(&w, "restart", restart);
+    ls_json_put_end(&w);
+    kernel_reply(k, socket, "shutdown_reply", &w);
+    k->ends = true;
+    link_signal(&k->link, SIGKILL); /* also if a cell is running */
+}
+
+/* The first asks the cell to stop, the second ends its process. One that comes before the cell runs waits for it. */
+static void deliver_interrupts(const kernel *k)
+{
+    if (k->link.running && k->interrupts) link_signal(&k->link, k->interrupts > 1 ? SIGKILL : SIGINT);
+}
+
+static void reply_interrupt(kernel *k, void *socket)
+{
+    k->interrupts++;
+    deliver_interrupts(k);
+    ls_json_writer w = {0};
+    ls_json_put_object(&w, NULL);
+    ls_json_put_text(&w, "status", "ok");
+    ls_json_put_end(&w);
+    kernel_reply(k, socket, "interrupt_reply", &w);
+}
+
+static const struct {
+    const char *type;
+    void (*answer)(kernel *k, void *socket);
+} requests[] = {
+    {"kernel_info_request", reply_kernel_info},  {"execute_request", kernel_execute},
+    {"complete_request", kernel_complete},       {"inspect_request", kernel_inspect},
+    {"is_complete_request", kernel_is_complete}, {"history_request", kernel_history},
+    {"comm_info_request", reply_comm_info},      {"interrupt_request", reply_interrupt},
+    {"shutdown_request", reply_shutdown},
+};
+
+/* One request, if there is one. While a cell runs this is called for the control channel, inside the answer to that
+ * cell's request: cells are taken from the shell channel only. */
+static void answer_one(kernel *k, void *socket)
+{
+    message request;
+    if (!channels_receive(&k->channels, socket, &request)) return;
+    const message *outer = k->request;
+    k->request = &request;
+    publish_state(k, "busy");
+    for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
+        bool allowed = socket == k->channels.shell || strcmp(requests[i].type, "execute_request") != 0;
+        if (allowed && strcmp(request.type, requests[i].type) == 0) requests[i].answer(k, socket);
+    }
+    publish_state(k, "idle");
+    k->request = outer;
+    message_free(&request);
+}
+
+/* ---- Waiting ---- */
+
+/* Signals belong to the process: hence a global. */
+static volatile sig_atomic_t told_to_end;
+
+static void on_termination(int number)
+{
+    (void)number;
+    told_to_end = 1;
+}
+
+enum { WAIT_CONTROL, WAIT_HEARTBEAT, WAIT_OUTPUT, WAIT_ERRORS, WAIT_SESSION, WAIT_DEATH, WAIT_SHELL, WAITS };
+
+/* Does nobody need this kernel any more? Jupyter names itself in JPY_PARENT_PID; it may have died without a word. */
+static bool is_abandoned(void)
+{
+    const char *parent = getenv("JPY_PARENT_PID");
+    return told_to_end || (parent && getppid() == 1 && atoi(parent) != 1);
+}
+
+static bool wait_for_any(kernel *k, bool shell, zmq_pollitem_t items[WAITS])
+{
+    enum { SECOND = 1000 };
+    const channels *c = &k->channels;
+    void *sockets[WAITS] = {[WAIT_CONTROL] = c->control, [WAIT_HEARTBEAT] = c->heartbeat, [WAIT_SHELL] = c->shell};
+    int files[WAITS] = {[WAIT_OUTPUT] = k->link.output,
+                        [WAIT_ERRORS] = k->link.errors,
+                        [WAIT_SESSION] = k->link.socket,
+                        [WAIT_DEATH] = k->link.death};
+    for (int i = 0; i < WAITS; i++) items[i] = (zmq_pollitem_t){sockets[i], files[i], ZMQ_POLLIN, 0};
+    if (zmq_poll(items, shell ? WAITS : WAITS - 1, SECOND) < 0 && zmq_errno() != EINTR) return false;
+    if (is_abandoned()) {
+        k->ends = true;
+        link_signal(&k->link, SIGKILL);
+    }
+    if (items[WAIT_HEARTBEAT].revents) channels_echo(&k->channels);
+    if (items[WAIT_CONTROL].revents) answer_one(k, k->channels.control);
+    return true;
+}
+
+/* What the session sent, in order with what it printed before. True: the cell's fate. */
+static bool take_events(kernel *k, session_message *event, string *payload)
+{
+    while (link_has_message(&k->link)) {
+        pass_on_output(k); /* printed before the message was sent */
+        if (!link_receive(&k->link, event, payload)) return false;
+        switch ((session_event)event->event) {
+        case SESSION_STARTED:
+            k->link.running = event->process;
+            deliver_interrupts(k);
+            break;
+        case SESSION_SIZE: definitions_set_size(&k->known, event->name, event->number); break;
+        case SESSION_DISPLAY:
+        case SESSION_RESULT: kernel_show(k, event, payload); break;
+        case SESSION_DONE:
+        case SESSION_NOT_LOADED:
+        case SESSION_RESTORED:
+        case SESSION_LOST: return true;
+        }
+    }
+    return false;
+}
+
+bool kernel_wait(kernel *k, session_message *event, string *payload)
+{
+    zmq_pollitem_t items[WAITS];
+    if (!wait_for_any(k, false, items)) return false;
+    pass_on_output(k);
+    if (take_events(k, event, payload)) return true;
+    if (!items[WAIT_DEATH].revents) return false;
+    if (take_events(k, event, payload)) return true; /* sent before it died */
+    pass_on_output(k);
+    *event = (session_message){.event = SESSION_LOST, .status = link_bury(&k->link)};
+    return true;
+}
+
+int kernel_serve(kernel *k)
+{
+    signal(SIGTERM, on_termination);
+    publish_state(k, "starting");
+    while (!k->ends) {
+        zmq_pollitem_t items[WAITS];
+        if (!wait_for_any(k, true, items)) return 1;
+        pass_on_output(k);
+        if (items[WAIT_DEATH].revents) kernel_renew_session(k, true); /* it was killed between two cells */
+        if (!k->ends && items[WAIT_SHELL].revents) answer_one(k, k->channels.shell);
+    }
+    return 0;
+}

@@ -1,0 +1,72 @@
+/* kernel.h - the kernel of a notebook: Jupyter on one side, a compiler and a session on the other. */
+#ifndef LOCKSTEP_NOTEBOOK_KERNEL_H
+#define LOCKSTEP_NOTEBOOK_KERNEL_H
+
+#include "cell/definitions.h"
+#include "channels.h"
+#include "compiler.h"
+#include "link.h"
+
+typedef struct cell_library {
+    int number;
+    char path[128];
+} cell_library;
+
+typedef struct kernel {
+    channels channels;
+    compiler compiler;
+    session_link link;
+    char session_program[1024], include[1024];
+
+    definitions known;       /* by cells that ended well */
+    cell_library *libraries; /* of those cells, for a new session to load */
+    size_t library_count;
+    char **history; /* code of cells, the n-th being In[n + 1] */
+    size_t history_count;
+
+    int cells;              /* compiled so far */
+    const message *request; /* being answered */
+    int interrupts;         /* of the running cell */
+    bool ends;              /* after this request */
+} kernel;
+
+/* ---- kernel.c ---- */
+
+/* Answer requests until one asks the kernel to end; returns the exit code. */
+int kernel_serve(kernel *k);
+
+/* Takes what `w` holds: the content of a reply on a socket, or of something for everybody. */
+void kernel_reply(kernel *k, void *socket, const char *type, ls_json_writer *w);
+void kernel_publish(kernel *k, const char *type, ls_json_writer *w);
+/* Text of the standard output ("stdout") or error ("stderr"). */
+void kernel_stream(kernel *k, const char *name, const char *bytes, size_t length);
+/* Answer the control channel and heartbeats, and pass on what the session prints and shows; wait for the first of them.
+ * True: `event` tells the fate of the running cell. */
+bool kernel_wait(kernel *k, session_message *event, string *payload);
+
+/* ---- Requests, each in its file ---- */
+
+void kernel_execute(kernel *k, void *socket);  /* execute.c */
+void kernel_complete(kernel *k, void *socket); /* introspect.c */
+void kernel_inspect(kernel *k, void *socket);
+void kernel_is_complete(kernel *k, void *socket);
+void kernel_history(kernel *k, void *socket); /* history.c */
+void kernel_remember(kernel *k, const char *code);
+
+/* ---- show.c: what the session shows ---- */
+
+void kernel_show(kernel *k, const session_message *event, const string *payload);
+
+/* ---- magic.c: lines such as %time in front of a cell ---- */
+
+typedef struct magic {
+    bool time; /* tell how long it took */
+} magic;
+
+/* Obey them, and blank them out of the code. False: one is unknown, and `why` names it. */
+bool magic_obey(kernel *k, char *code, magic *wanted, ls_message *why);
+
+/* End the session and begin another, which loads the cells that ended well if `keep`. */
+void kernel_renew_session(kernel *k, bool keep);
+
+#endif

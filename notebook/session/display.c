@@ -1,0 +1,87 @@
+/* display.c - show data of many types: below a cell, in a named place, or as the cell's result. */
+#include <lockstep/notebook.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "display.h"
+#include "session.h"
+
+/* Places that exist: their names are remembered, because the first picture in a place is announced differently. */
+enum { MOST_PLACES = 256 };
+static char places[MOST_PLACES][WIRE_NAME];
+static int place_count;
+
+static bool place_exists(const char *name)
+{
+    for (int i = 0; i < place_count; i++)
+        if (strcmp(places[i], name) == 0) return true;
+    if (place_count < MOST_PLACES) snprintf(places[place_count++], WIRE_NAME, "%s", name);
+    return false;
+}
+
+void display_send(const session_message *message, const display_data *forms, int count)
+{
+    size_t size = 0;
+    for (int i = 0; i < count; i++) size += sizeof(display_form) + strlen(forms[i].mime) + forms[i].size;
+    char *payload = malloc(size), *at = payload;
+    if (!payload) return;
+    for (int i = 0; i < count; i++) {
+        display_form form = {.type_size = strlen(forms[i].mime), .data_size = forms[i].size};
+        memcpy(at, &form, sizeof form);
+        memcpy(at + sizeof form, forms[i].mime, form.type_size);
+        at += sizeof form + form.type_size;
+        if (form.data_size) memcpy(at, forms[i].data, form.data_size);
+        at += form.data_size;
+    }
+    session_send(message, payload, size);
+    free(payload);
+}
+
+void ls_notebook_display(const char *mime, const void *data, size_t size)
+{
+    session_message message = {.event = SESSION_DISPLAY};
+    display_send(&message, &(display_data){mime, data, size}, 1);
+}
+
+void ls_notebook_update(const char *place, const char *mime, const void *data, size_t size)
+{
+    session_message message = {.event = SESSION_DISPLAY};
+    snprintf(message.name, sizeof message.name, "%s", place);
+    message.update = place_exists(message.name);
+    display_send(&message, &(display_data){mime, data, size}, 1);
+}
+
+static const char *picture_type(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    if (dot && strcmp(dot, ".png") == 0) return "image/png";
+    if (dot && (strcmp(dot, ".jpg") == 0 || strcmp(dot, ".jpeg") == 0)) return "image/jpeg";
+    if (dot && strcmp(dot, ".svg") == 0) return "image/svg+xml";
+    return NULL;
+}
+
+bool ls_notebook_picture(const char *path)
+{
+    const char *type = picture_type(path);
+    if (!type) {
+        fprintf(stderr, "%s: not a picture: the name ends neither in .png nor in .jpg nor in .svg\n", path);
+        return false;
+    }
+    FILE *file = fopen(path, "rb");
+    if (!file) {
+        perror(path);
+        return false;
+    }
+    char *bytes = NULL;
+    size_t size = 0, got;
+    FILE *copy = open_memstream(&bytes, &size);
+    char piece[65536];
+    while (copy && (got = fread(piece, 1, sizeof piece, file)) > 0) fwrite(piece, 1, got, copy);
+    fclose(file);
+    if (!copy || fclose(copy) != 0) return false;
+    ls_notebook_display(type, bytes, size);
+    free(bytes);
+    return true;
+}

@@ -1,0 +1,16 @@
+/* display.h - something to be shown, in one or several forms: a front end chooses the richest that it knows. */
+#ifndef LOCKSTEP_NOTEBOOK_DISPLAY_H
+#define LOCKSTEP_NOTEBOOK_DISPLAY_H
+
+#include "wire.h"
+
+typedef struct display_data {
+    const char *mime;
+    const void *data;
+    size_t size;
+} display_data;
+
+/* Send forms of the same thing with a message: SESSION_DISPLAY or SESSION_RESULT. */
+void display_send(const session_message *message, const display_data *forms, int count);
+
+#endif

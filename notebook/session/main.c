@@ -1,0 +1,157 @@
+/* main.c - the session of a notebook: load cells, run them, tell the kernel what came of it.
+ *
+ * lockstep-session SOCKET: the number of the socket to the kernel. Started by lockstep-kernel only. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <linux/sockios.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <lockstep/notebook.h>
+
+#include "session.h"
+
+/* Cells call functions without a session among their arguments, and signals belong to the process: hence globals. */
+static int kernel_socket = -1;
+static volatile sig_atomic_t interrupted;
+
+/* ---- To the kernel ---- */
+
+static int payload_file(const void *bytes, size_t size)
+{
+    int file = memfd_create("payload", MFD_CLOEXEC);
+    if (file < 0) return -1;
+    for (size_t done = 0; done < size;) {
+        ssize_t wrote = write(file, (const char *)bytes + done, size - done);
+        if (wrote < 0 && errno == EINTR) continue;
+        if (wrote <= 0) {
+            close(file);
+            return -1;
+        }
+        done += (size_t)wrote;
+    }
+    return file;
+}
+
+/* What is printed from now on comes after this message: the kernel takes what was printed, then the message. If the
+ * kernel is busy for a second, the cell goes on. */
+static void wait_until_received(void)
+{
+    const struct timespec moment = {.tv_nsec = 20 * 1000};
+    int unread = 0;
+    for (int i = 0; i < 50000 && ioctl(kernel_socket, SIOCOUTQ, &unread) == 0 && unread > 0; i++)
+        nanosleep(&moment, NULL);
+}
+
+void session_send(const session_message *message, const void *payload, size_t size)
+{
+    fflush(NULL);
+    int file = payload ? payload_file(payload, size) : -1;
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    struct iovec bytes = {.iov_base = (void *)(uintptr_t)message, .iov_len = sizeof *message};
+    struct msghdr packet = {.msg_iov = &bytes, .msg_iovlen = 1};
+    if (file >= 0) {
+        packet.msg_control = control.space;
+        packet.msg_controllen = sizeof control.space;
+        struct cmsghdr *header = CMSG_FIRSTHDR(&packet);
+        header->cmsg_level = SOL_SOCKET;
+        header->cmsg_type = SCM_RIGHTS;
+        header->cmsg_len = CMSG_LEN(sizeof(int));
+        memcpy(CMSG_DATA(header), &file, sizeof file);
+    }
+    ssize_t sent;
+    do sent = sendmsg(kernel_socket, &packet, MSG_NOSIGNAL);
+    while (sent < 0 && errno == EINTR);
+    if (file >= 0) close(file);
+    if (sent < 0) _exit(1); /* the kernel is gone */
+    wait_until_received();
+}
+
+void ls_notebook_size(const char *name, size_t count)
+{
+    session_message size = {.event = SESSION_SIZE, .number = (int64_t)count};
+    snprintf(size.name, sizeof size.name, "%s", name);
+    session_send(&size, NULL, 0);
+}
+
+/* ---- Interrupts ---- */
+
+/* A training loop learns of it from ls_should_stop(), which listens to SIGUSR1 once it was asked. */
+static void on_interrupt(int number)
+{
+    (void)number;
+    interrupted = 1;
+    struct sigaction listening;
+    if (sigaction(SIGUSR1, NULL, &listening) == 0 && listening.sa_handler != SIG_DFL && listening.sa_handler != SIG_IGN)
+        raise(SIGUSR1);
+}
+
+bool ls_notebook_interrupted(void)
+{
+    return interrupted;
+}
+
+/* ---- Cells ---- */
+
+static void refuse(void)
+{
+    const char *why = dlerror();
+    session_message message = {.event = SESSION_NOT_LOADED, .process = getpid()};
+    session_send(&message, why ? why : "unknown reason", why ? strlen(why) : 14);
+}
+
+/* dlsym returns an object pointer; POSIX says that it may be a function. */
+static void call(void *symbol)
+{
+    void (*function)(void);
+    memcpy(&function, &symbol, sizeof function);
+    function();
+}
+
+static void run(const cell_request *request)
+{
+    snapshot_state snapshot = request->runs ? snapshot_begin() : SNAPSHOT_NONE;
+    if (snapshot == SNAPSHOT_RESTORED) return;
+    interrupted = 0; /* from the next line on the kernel may interrupt */
+    session_send(&(session_message){.event = SESSION_STARTED, .process = getpid()}, NULL, 0);
+    void *library = dlopen(request->path, RTLD_NOW | RTLD_GLOBAL);
+    char name[32];
+    snprintf(name, sizeof name, "ls_cell_%d", request->number);
+    void *function = library ? dlsym(library, name) : NULL;
+    if (function && request->runs) call(function);
+    if (!function) refuse();
+    else session_send(&(session_message){.event = SESSION_DONE, .process = getpid()}, NULL, 0);
+    if (snapshot == SNAPSHOT_TAKEN) snapshot_end();
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 2) {
+        fputs("lockstep-session is started by lockstep-kernel, the kernel for notebooks\n", stderr);
+        return 2;
+    }
+    kernel_socket = atoi(argv[1]);
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const struct sigaction listen = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
+    sigaction(SIGINT, &listen, NULL);
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    for (;;) {
+        cell_request request;
+        ssize_t got = recv(kernel_socket, &request, sizeof request, 0);
+        if (got < 0 && errno == EINTR) continue;
+        if (got != sizeof request) return 0; /* the kernel is gone */
+        run(&request);
+    }
+}

@@ -1,0 +1,31 @@
+/* session.h - the program that holds the values of a notebook: it loads cells and runs them. */
+#ifndef LOCKSTEP_NOTEBOOK_SESSION_H
+#define LOCKSTEP_NOTEBOOK_SESSION_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "wire.h"
+
+/* Send a message to the kernel, with a payload unless it is NULL. Standard output is flushed first, so that the kernel
+ * sees both in order. */
+void session_send(const session_message *message, const void *payload, size_t size);
+
+/* ---- snapshot.c: the session as it was before a cell ----
+ *
+ * The process forks: the child runs the cell, and the parent waits. If the child ends before the cell does, the parent
+ * is the session as it was. If the cell ends well, the child is the session, and the parent goes.
+ *
+ * A process with threads cannot be copied so: only the thread that forks is in the child. */
+
+typedef enum snapshot_state {
+    SNAPSHOT_NONE,     /* not possible: the cell runs in this process */
+    SNAPSHOT_TAKEN,    /* this is the child */
+    SNAPSHOT_RESTORED, /* this is the parent: the child died, which has been reported */
+} snapshot_state;
+
+snapshot_state snapshot_begin(void);
+/* In the child: the cell ended well. */
+void snapshot_end(void);
+
+#endif

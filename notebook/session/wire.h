@@ -1,0 +1,45 @@
+/* wire.h - messages between the kernel, which speaks with Jupyter, and the session, which holds the values.
+ *
+ * They are packets of a socket (SOCK_SEQPACKET), so that several processes of a session can send without mixing theirs.
+ * What may be large travels in a file in memory whose descriptor is passed along. Both programs are of one build. */
+#ifndef LOCKSTEP_NOTEBOOK_WIRE_H
+#define LOCKSTEP_NOTEBOOK_WIRE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { WIRE_NAME = 128, WIRE_PATH = 1024 };
+
+/* From the kernel: load a cell, and run it. */
+typedef struct cell_request {
+    int32_t number; /* the function is ls_cell_<number> */
+    int32_t runs;   /* 0: only load it, for its definitions */
+    char path[WIRE_PATH];
+} cell_request;
+
+typedef enum session_event {
+    SESSION_STARTED,    /* the cell runs in `process`, whose group has the same number */
+    SESSION_DONE,       /* it ended well; the values are in `process` now */
+    SESSION_NOT_LOADED, /* the payload says why; nothing has changed */
+    SESSION_RESTORED,   /* its process ended with `status`; the values are those of before */
+    SESSION_SIZE,       /* the array `name` has `number` elements */
+    SESSION_DISPLAY,    /* the payload shall be shown, in the place `name` if that is not empty */
+    SESSION_RESULT,     /* the payload is the value of the cell */
+    SESSION_LOST,       /* never sent: its process has ended with `status`, and with it the values */
+} session_event;
+
+typedef struct session_message {
+    int32_t event; /* session_event */
+    int32_t process;
+    int32_t status; /* as waitpid() tells it */
+    int32_t update; /* of SESSION_DISPLAY: replaces what the place shows */
+    int64_t number;
+    char name[WIRE_NAME];
+} session_message;
+
+/* A payload to be shown is a list of forms of the same thing: this, then the bytes of its type and of its data. */
+typedef struct display_form {
+    uint64_t type_size, data_size;
+} display_form;
+
+#endif

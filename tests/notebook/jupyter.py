@@ -1,0 +1,98 @@
+"""jupyter.py - a kernel under test, driven by Jupyter's own client, and the search for that client.
+
+Skipped where jupyter_client is not installed; PYTHON_JUPYTER may name an interpreter that has it.
+"""
+import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
+
+
+def need(*modules):
+    """Go on in an interpreter that has these modules, or skip the test."""
+    if all(importlib.util.find_spec(name) for name in modules):
+        return
+    other = os.environ.pop("PYTHON_JUPYTER", None)
+    if other:
+        os.execv(other, [other] + sys.argv)
+    print("SKIP %s: %s is not installed" % (os.path.basename(sys.argv[0]), " or ".join(modules)))
+    sys.exit(77)
+
+
+def install(command):
+    """Install the kernel's description into a folder of this process, by the command itself."""
+    folder = tempfile.TemporaryDirectory(prefix="lockstep_test_")
+    subprocess.run([command, "kernel", "install", "--prefix", folder.name], check=True, stdout=subprocess.DEVNULL)
+    os.environ["JUPYTER_PATH"] = folder.name + "/share/jupyter"
+    os.environ["JUPYTER_RUNTIME_DIR"] = folder.name
+    return folder
+
+
+class Outcome:
+    """What came of a cell: its reply, and what was published meanwhile, in order."""
+
+    def __init__(self):
+        self.status = self.reply = None
+        self.messages = []
+
+    def stream(self, name="stdout"):
+        return "".join(m["text"] for kind, m in self.messages if kind == "stream" and m["name"] == name)
+
+    def result(self):
+        found = [m["data"]["text/plain"] for kind, m in self.messages if kind == "execute_result"]
+        return found[-1] if found else None
+
+    def error(self):
+        found = [m["ename"] + ": " + m["evalue"] for kind, m in self.messages if kind == "error"]
+        return found[-1] if found else ""
+
+    def of_kind(self, kind):
+        return [m for k, m in self.messages if k == kind]
+
+
+class Notebook:
+    def __init__(self):
+        from jupyter_client.manager import start_new_kernel
+        self.manager, self.client = start_new_kernel(kernel_name="lockstep")
+
+    def begin(self, code):
+        return self.client.execute(code)
+
+    def next(self, asked):
+        """The next thing published because of a cell, as (kind, content)."""
+        while True:
+            message = self.client.get_iopub_msg(timeout=120)
+            if message["parent_header"].get("msg_id") == asked:
+                return message["msg_type"], message["content"]
+
+    def finish(self, asked):
+        outcome = Outcome()
+        while True:
+            kind, content = self.next(asked)
+            if kind == "status" and content["execution_state"] == "idle":
+                break
+            outcome.messages.append((kind, content))
+        while True:
+            reply = self.client.get_shell_msg(timeout=120)
+            if reply["parent_header"].get("msg_id") == asked:
+                break
+        outcome.reply = reply["content"]
+        outcome.status = reply["content"]["status"]
+        return outcome
+
+    def run(self, code):
+        return self.finish(self.begin(code))
+
+    def ask(self, kind, **content):
+        """Any other request on the shell channel; the content of its reply."""
+        message = self.client.session.msg(kind, content)
+        self.client.shell_channel.send(message)
+        while True:
+            reply = self.client.get_shell_msg(timeout=120)
+            if reply["parent_header"].get("msg_id") == message["header"]["msg_id"]:
+                return reply["content"]
+
+    def end(self):
+        self.client.stop_channels()
+        self.manager.shutdown_kernel(now=False)

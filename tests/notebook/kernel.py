@@ -1,0 +1,228 @@
+#!/usr/bin/env python3
+"""Cells through Jupyter's client: values that stay, redefinitions, errors, crashes, interrupts, what is shown.
+
+    kernel.py COMMAND        (lockstep)
+"""
+import os
+import subprocess
+import sys
+import time
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import jupyter
+
+jupyter.need("jupyter_client")
+
+
+def processes():
+    """Kernels and sessions that this test started."""
+    listed = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True).stdout
+    folder = os.path.dirname(os.path.abspath(COMMAND))
+    return [line for line in listed.splitlines() if folder + "/lockstep-kernel" in line or
+            folder + "/lib/lockstep/lockstep-session" in line]
+
+
+class Cells(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.notebook = jupyter.Notebook()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.notebook.end()
+
+    def ok(self, code):
+        outcome = self.notebook.run(code)
+        self.assertEqual(outcome.status, "ok", outcome.error())
+        return outcome
+
+    def fails(self, code):
+        outcome = self.notebook.run(code)
+        self.assertEqual(outcome.status, "error")
+        self.assertTrue(outcome.error(), "an error is told to everybody as well")
+        return outcome
+
+    def shows(self, code, value):
+        self.assertEqual(self.ok(code).result(), value)
+
+    def test_values_stay_and_are_shown(self):
+        self.ok("int n = 6;\nint *p = &n;")
+        self.ok("n++;")
+        self.shows("*p * 6", "42")
+        self.shows("n > 3 && true", "1")
+        self.shows('"text"', "text")
+        self.shows("1 / 3.0", "0.3333333")
+        self.shows("(char)'a'", "'a'")
+        self.shows("LS_SHAPE(2, 3)", "[2,3]")
+        self.shows("struct two { int a, b; } two = {1, 2};\ntwo", "a struct of 8 bytes: name a member to see its value")
+        self.assertIsNone(self.ok("n;").result())
+
+    def test_output_comes_while_the_cell_runs(self):
+        begun = self.notebook.begin('printf("first\\n"); while (access("/dev/null/never", F_OK) && !ls_notebook_interrupted())'
+                                    ' usleep(1000);')
+        while self.notebook.next(begun)[0] != "stream":
+            pass
+        self.notebook.manager.interrupt_kernel()
+        self.assertEqual(self.notebook.finish(begun).status, "ok")
+
+    def test_output_is_in_order(self):
+        outcome = self.ok('printf("a"); ls_notebook_display("text/plain", "b", 1); fputs("c", stdout);')
+        self.assertEqual([kind for kind, _ in outcome.messages if kind != "execute_input" and kind != "status"],
+                         ["stream", "display_data", "stream"])
+        self.assertEqual(self.ok('fputs("gr\\303\\274n", stderr);').stream("stderr"), "grün")
+
+    def test_definitions_can_be_changed(self):
+        self.ok("double g(double x) { return 2 * x; }")
+        self.ok("static double caller(void) { return g(1); }")
+        self.ok("double g(double x) { return 3 * x; }")
+        self.shows("g(1)", "3")
+        self.shows("caller()", "2")
+        for code in ("int again = 1;", "int again = 2;", "double again = 2.5;"):
+            self.ok(code)
+        self.shows("again", "2.5")
+        self.ok("#define SIZE 2\nint sized[SIZE] = {1, 2};")
+        self.assertIn("sized", self.ok("#define SIZE 3").stream("stderr"))
+        self.assertIn("sized", self.fails("sized[0]").error())
+
+    def test_names_of_libraries_can_be_used(self):
+        self.ok("int step(int x) { return x + 1; }\nint index = 3;")
+        self.shows("step(index)", "4")
+
+    def test_initialisers_of_all_kinds(self):
+        self.ok("const int five = 5; int numbers[] = {1, 2, 3}; char word[8] = \"abc\"; float grid[2][2] = {{1}, {2, 3}};")
+        self.ok("struct { int a; double b; } pair = {.b = sqrt(4)}; int *heap = malloc(sizeof *heap);")
+        self.shows("five + (int)(sizeof numbers / sizeof *numbers) + (int)strlen(word)", "11")
+        self.shows("grid[1][1] + pair.b", "5")
+        self.ok("*heap = 1;")
+
+    def test_errors_point_at_the_line(self):
+        self.assertIn("In[", self.fails("int a1;\n\nmissing(1);").error())
+        outcome = self.fails("int a2;\n  a2 = missing;\n")
+        self.assertRegex(outcome.error(), r"In\[\d+\]:2:8: error: .missing. undeclared")
+        self.assertIn("error", self.fails("int = 3;").error())
+        self.assertIn("undeclared", self.fails("a2").error())
+
+    def test_a_missing_symbol_is_an_error(self):
+        self.assertIn("no_such_function", self.fails("void no_such_function(void);\nno_such_function();").error())
+
+    def test_crashes_leave_the_session_as_it_was(self):
+        self.ok("int kept = 1;")
+        for code, how in (("*(volatile int *)0 = 1;", "Segmentation fault"), ("abort();", "Aborted"),
+                          ("exit(3);", r"exit\(3\)"), ("int *q = &kept; raise(9);", "Killed")):
+            outcome = self.fails("#include <signal.h>\nkept = 2; int lost = 1;\n" + code)
+            self.assertRegex(outcome.error(), how)
+            self.assertIn("as it was before the cell", outcome.error())
+            self.shows("kept", "1")
+            self.assertIn("undeclared", self.fails("lost").error())
+
+    def test_the_second_interrupt_ends_a_cell(self):
+        self.ok("int before = 1;")
+        begun = self.notebook.begin('before = 2; printf("runs\\n"); for (;;);')
+        while self.notebook.next(begun)[0] != "stream":
+            pass
+        self.notebook.manager.interrupt_kernel()
+        self.notebook.manager.interrupt_kernel()
+        self.assertIn("Interrupted", self.notebook.finish(begun).error())
+        self.shows("before", "1")
+
+    def test_a_place_is_updated(self):
+        outcome = self.ok('for (int i = 0; i < 3; i++) { char t[8]; snprintf(t, 8, "%d", i);'
+                          ' ls_notebook_update("bar", "text/plain", t, strlen(t)); }')
+        self.assertEqual(len(outcome.of_kind("display_data")), 1)
+        self.assertEqual([m["data"]["text/plain"] for m in outcome.of_kind("update_display_data")], ["1", "2"])
+        self.assertEqual(outcome.of_kind("display_data")[0]["transient"]["display_id"], "bar")
+
+    def test_pictures(self):
+        outcome = self.ok('ls_notebook_display("image/png", "\\0\\1\\2\\3", 4);')
+        self.assertEqual(outcome.of_kind("display_data")[0]["data"]["image/png"], "AAECAw==")
+        self.assertIn("not a picture", self.ok('ls_notebook_picture("x.txt")').stream("stderr"))
+
+    def test_magics(self):
+        self.assertRegex(self.ok("%time\nusleep(10);").stream(), r"ran \d+\.\d+ s, compiled")
+        self.assertRegex(self.ok("int listed;\n") and self.ok("%who").stream(), r"listed +variable +In")
+        self.assertIn("%time", self.fails("%tiem").error())
+        self.ok("%flags -DFROM_FLAGS=9")
+        self.shows("FROM_FLAGS", "9")
+        self.ok("%flags none")
+        self.fails("FROM_FLAGS")
+
+    def test_names_are_completed_and_explained(self):
+        self.ok("int a_long_name;")
+        reply = self.notebook.ask("complete_request", code="x = a_long", cursor_pos=10)
+        self.assertEqual((reply["matches"], reply["cursor_start"]), (["a_long_name"], 4))
+        reply = self.notebook.ask("complete_request", code='"ü" ls_cross_ent', cursor_pos=16)
+        self.assertIn("ls_cross_entropy", reply["matches"])
+        self.assertEqual((reply["cursor_start"], reply["cursor_end"]), (4, 16))
+        reply = self.notebook.ask("inspect_request", code="ls_describe(net)", cursor_pos=4, detail_level=0)
+        self.assertIn("table of layers", reply["data"]["text/plain"])
+        self.assertFalse(self.notebook.ask("inspect_request", code="nonsense", cursor_pos=3, detail_level=0)["found"])
+
+    def test_history(self):
+        self.ok("int in_history;")
+        reply = self.notebook.ask("history_request", hist_access_type="tail", n=1, raw=True, output=False)
+        self.assertEqual(reply["history"][0][2], "int in_history;")
+
+    def test_an_unsigned_message_is_ignored(self):
+        session = self.notebook.client.session
+        key, session.key = session.key, b"another key"
+        self.notebook.client.execute("int never = 1;")
+        session.key = key
+        self.assertIn("undeclared", self.fails("never").error())
+
+    def test_a_silent_cell_leaves_no_trace(self):
+        count = self.ok("1").reply["execution_count"]
+        asked = self.notebook.client.execute("2", silent=True)
+        self.assertIsNone(self.notebook.finish(asked).result())
+        self.assertEqual(self.ok("1").reply["execution_count"], count + 1)
+
+
+class Sessions(unittest.TestCase):
+    def setUp(self):
+        self.notebook = jupyter.Notebook()
+
+    def tearDown(self):
+        self.notebook.end()
+
+    def test_values_are_lost_with_threads_and_definitions_kept(self):
+        run = self.notebook.run
+        run("#include <pthread.h>\nint value = 5;\nint seven(void) { return 7; }\nvoid *sleeper(void *a) { pause(); return a; }")
+        run("pthread_t thread; pthread_create(&thread, NULL, sleeper, NULL);")
+        error = run("abort();").error()
+        self.assertIn("had threads", error)
+        self.assertIn("values of all variables are lost", error)
+        self.assertEqual(run("seven() + value").result(), "7")
+
+    def test_a_training_step(self):
+        run = self.notebook.run
+        outcome = run("ls_run *run = ls_init(NULL, NULL);\nls_module *net = ls_linear_new(run, 4, 2);\nnet")
+        self.assertIn("10 parameters", outcome.result())
+        outcome = run("ls_tensor *x = ls_ones(run, LS_F32, 3, 4);\nls_forward(net, x)")
+        self.assertIn("[3,2] f32", outcome.result())
+
+    def test_reset_forgets_everything(self):
+        self.notebook.run("int gone = 1;")
+        self.notebook.run("%reset")
+        self.assertIn("undeclared", self.notebook.run("gone").error())
+        self.assertEqual(self.notebook.run("1 + 1").result(), "2")
+
+    def test_nothing_is_left_behind(self):
+        before = len(processes())
+        for code, kills in (("int x = 1;", True), ("if (fork() == 0) pause();", False)):
+            other = jupyter.Notebook()
+            for cell in (code, "int y = 2;"):
+                other.run(cell)
+            self.assertGreater(len(processes()), before)
+            other.manager.shutdown_kernel(now=kills)
+            other.client.stop_channels()
+            for _ in range(200):
+                if len(processes()) == before:
+                    break
+                time.sleep(0.05)
+            self.assertEqual(len(processes()), before, processes())
+
+
+if __name__ == "__main__":
+    COMMAND = sys.argv.pop(1)
+    folder = jupyter.install(COMMAND)
+    unittest.main(verbosity=1)
