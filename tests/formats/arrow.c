@@ -92,23 +92,24 @@ static void what_is_not_read_is_named(void)
 }
 
 /* Look at all values, as far as the table says that there are some. */
-static int64_t sum_of(const ls_arrow_array *array)
+static uint64_t sum_of(const ls_arrow_array *array)
 {
-    int64_t sum = 0, count;
+    uint64_t sum = 0; /* wraps around */
+    int64_t count;
     size_t size;
     for (int64_t i = 0; i < array->count && array->field->kind != LS_ARROW_OTHER; i++) {
         sum += ls_arrow_is_null(array, i);
-        if (array->field->kind == LS_ARROW_INTEGER) sum ^= ls_arrow_integer(array, i);
-        if (array->field->kind == LS_ARROW_LIST) sum += ls_arrow_list(array, i, &count);
+        if (array->field->kind == LS_ARROW_INTEGER) sum ^= (uint64_t)ls_arrow_integer(array, i);
+        if (array->field->kind == LS_ARROW_LIST) sum += (uint64_t)ls_arrow_list(array, i, &count);
         if (array->field->kind != LS_ARROW_TEXT) continue;
         const char *text = ls_arrow_text(array, i, &size);
-        for (size_t k = 0; k < size; k++) sum += text[k];
+        for (size_t k = 0; k < size; k++) sum += (unsigned char)text[k];
     }
     for (int64_t i = 0; i < array->field->child_count; i++) sum += sum_of(&array->children[i]);
     return sum;
 }
 
-static volatile int64_t seen; /* so that nothing is left out */
+static volatile uint64_t seen; /* so that nothing is left out */
 
 static bool read_all(const char *bytes, size_t size)
 {
