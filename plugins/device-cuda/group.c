@@ -3,10 +3,11 @@
  * A communicator of NCCL is opened so that no call of it blocks: calls that are in progress are waited for up to the
  * limit of LOCKSTEP_COMM_TIMEOUT. A collective that was submitted waits on the GPU, where nothing limits it, and a host
  * that waits for the stream would wait as long: a thread per group watches the last one. If that is too late, the
- * thread gives the communicator up, which ends the kernels, and the next call reports it. */
+ * thread gives the communicator up, which ends the kernels; the wait for the stream, and the next call, report it. */
 #include "group.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -27,6 +28,9 @@ typedef struct group {
     bool ends, watched; /* the watcher is to end; there is one */
     ls_message why;     /* the first failure */
 } group;
+
+/* The group whose watcher gave it up, if any. */
+static _Atomic(group *) lost;
 
 static time_t now(void)
 {
@@ -96,7 +100,7 @@ static void look(group *g)
         cuda_refuse(&g->why, LS_ERR_PEER,
                     "NCCL: a collective did not end within %lld s (LOCKSTEP_COMM_TIMEOUT): a process of the job hangs",
                     (long long)g->limit);
-        g->device->host->log(g->why.text);
+        atomic_store(&lost, g); /* before the stream continues */
         give_up(g);
     }
 }
@@ -142,6 +146,8 @@ static void group_close(void *handle)
         pthread_mutex_unlock(&g->lock);
         pthread_join(g->watcher, NULL);
     }
+    group *own = g;
+    atomic_compare_exchange_strong(&lost, &own, NULL);
     cuda_enter(g->device, NULL);
     if (g->comm && settle(g, "closing", g->nccl->finalize(g->comm), &ignored) != LS_OK) give_up(g);
     if (g->comm) g->nccl->destroy(g->comm);
@@ -190,6 +196,13 @@ static void group_abort(void *handle)
     if (!g->why.text[0]) cuda_refuse(&g->why, LS_ERR_PEER, "NCCL: the group was given up");
     give_up(g);
     pthread_mutex_unlock(&g->lock);
+}
+
+ls_status cuda_groups_lost(ls_message *why)
+{
+    const group *g = atomic_load(&lost);
+    if (g && why) *why = g->why;
+    return g ? LS_ERR_PEER : LS_OK;
 }
 
 static ls_status group_error(void *handle, ls_message *why)

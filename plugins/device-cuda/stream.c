@@ -3,6 +3,7 @@
 
 #include "entries.h"
 #include "fault.h"
+#include "group.h"
 #include "recent.h"
 
 ls_status cuda_enter(const cuda_device *d, ls_message *why)
@@ -34,8 +35,9 @@ ls_status cuda_check_late(const cuda_device *d, cudaError_t error, const char *w
 /* The result of a wait. */
 static ls_status conclude(cuda_device *d, cudaError_t error, ls_message *why)
 {
-    return error == cudaSuccess ? cuda_fault_read(d, d->host->blame, why)
-                                : cuda_check_late(d, error, "the GPU failed", why);
+    if (error != cudaSuccess) return cuda_check_late(d, error, "the GPU failed", why);
+    CUDA_TRY(cuda_groups_lost(why));
+    return cuda_fault_read(d, d->host->blame, why);
 }
 
 ls_status cuda_wait(cuda_device *d, cudaStream_t stream, const char *reason, ls_message *why)
