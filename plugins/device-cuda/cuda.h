@@ -14,10 +14,11 @@
 extern "C" {
 #endif
 
-typedef struct cuda_blas cuda_blas;     /* cuBLASLt: handle and chosen algorithms (blas.c) */
-typedef struct cuda_dnn cuda_dnn;       /* cuDNN: handle and plans (dnn.c) */
-typedef struct cuda_fault cuda_fault;   /* data that kernels could not use (fault.h) */
-typedef struct cuda_recent cuda_recent; /* the operators submitted last (recent.c) */
+typedef struct cuda_blas cuda_blas;       /* cuBLASLt: handle and chosen algorithms (blas.c) */
+typedef struct cuda_dnn cuda_dnn;         /* cuDNN: handle and plans (dnn.c) */
+typedef struct cuda_fault cuda_fault;     /* data that kernels could not use (fault.h) */
+typedef struct cuda_recent cuda_recent;   /* the operators submitted last (recent.c) */
+typedef struct cuda_profile cuda_profile; /* how long operators take (profile.h) */
 
 typedef struct cuda_device {
     const ls_host *host;
@@ -32,6 +33,7 @@ typedef struct cuda_device {
     cudaStream_t compute; /* the first stream, where operators run; NULL before it is made */
     cuda_fault *fault;
     cuda_recent *recent;
+    cuda_profile *profile;       /* NULL unless LOCKSTEP_CUDA_PROFILE is set */
     cuda_blas *blas;             /* made by the first product */
     cuda_dnn *dnn;               /* made by the first convolution */
     bool host_said[LS_OP_COUNT]; /* it was logged that this operator runs on the host */

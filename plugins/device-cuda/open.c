@@ -5,6 +5,7 @@
 
 #include "entries.h"
 #include "fault.h"
+#include "profile.h"
 #include "recent.h"
 #include "values.h"
 
@@ -101,6 +102,7 @@ ls_status cuda_open(const ls_host *host, const ls_device_open_args *args, void *
     d->blocking = is_set("LOCKSTEP_CUDA_BLOCKING");
     d->report_waits = is_set("LOCKSTEP_CUDA_WAITS");
     ls_status status = start(d, why);
+    if (status == LS_OK && is_set("LOCKSTEP_CUDA_PROFILE")) d->profile = cuda_profile_new();
     if (status == LS_OK) *device = d;
     else cuda_close(d);
     return status;
@@ -114,6 +116,7 @@ void cuda_close(void *device)
         snprintf(text, sizeof text, "cuda: %lld operators ran on the host", (long long)d->host_calls);
         d->host->log(text);
     }
+    cuda_profile_free(d);
     if (d->blas && cuda_blas_free) cuda_blas_free(d->blas);
     if (d->dnn && cuda_dnn_free) cuda_dnn_free(d->dnn);
     cuda_fault_free(d);

@@ -3,6 +3,7 @@
 #include "entries.h"
 #include "fault.h"
 #include "group.h"
+#include "profile.h"
 #include "recent.h"
 
 /* The library adds the names of module and operator to failures of `run`. */
@@ -18,7 +19,7 @@ static ls_status run(void *device, ls_stream *stream, const ls_call *call, ls_me
     cuda_device *d = device;
     CUDA_TRY(cuda_enter(d, why));
     cuda_recent_note(d->recent, call);
-    ls_status status = cuda_run(d, (cudaStream_t)stream, call, why);
+    ls_status status = (d->profile ? cuda_profile_run : cuda_run)(d, (cudaStream_t)stream, call, why);
     if (status == LS_OK) return d->blocking ? wait_at_once(d, (cudaStream_t)stream, why) : LS_OK;
     if (cuda_died_of() && cuda_recent_open(d->recent) > 1)
         cuda_recent_blame(d, why); /* an earlier one may have failed */

@@ -4,6 +4,7 @@
 #include "entries.h"
 #include "fault.h"
 #include "group.h"
+#include "profile.h"
 #include "recent.h"
 
 ls_status cuda_enter(const cuda_device *d, ls_message *why)
@@ -53,7 +54,8 @@ ls_status cuda_wait(cuda_device *d, cudaStream_t stream, const char *reason, ls_
 ls_status cuda_mark(void *device, ls_stream *stream, ls_mark_kind mark, ls_message *why)
 {
     cuda_device *d = device;
-    (void)stream, (void)mark;
+    (void)stream;
+    if (mark == LS_MARK_STEP_ENDED) cuda_profile_step(d);
     return cuda_fault_read(d, d->host->blame, why);
 }
 

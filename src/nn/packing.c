@@ -86,12 +86,14 @@ ls_tensor *ls_lengths_of_mask(ls_tensor *mask)
 
 ls_tensor *ls_pack(ls_tensor *x, const ls_packing *packing)
 {
-    return ls_index_select(ls_flatten(x, 0, 1), 0, packing->rows);
+    ls_tensor *all = ls_flatten(x, 0, 1);
+    return ls_ndim(all) == 2 ? ls_move_rows(all, packing->rows, packing->slots)
+                             : ls_index_select(all, 0, packing->rows);
 }
 
 ls_tensor *ls_unpack(ls_tensor *x, const ls_packing *packing)
 {
-    return ls_embedding(x, packing->slots);
+    return ls_move_rows(x, packing->slots, packing->rows);
 }
 
 ls_tensor *ls_unpack_clean(ls_tensor *x, const ls_packing *packing, ls_tensor *lengths)

@@ -21,7 +21,8 @@ ls_packing ls_packing_of(ls_tensor *lengths, int64_t length);
  * follow padding, or a sequence has none), or if the host would have to wait for a device. */
 ls_tensor *ls_lengths_of_mask(ls_tensor *mask);
 
-/* [B,S,...] -> [T,...]: words only. */
+/* [B,S,...] -> [T,...]: words only. The gradient of x [B,S,E] has undefined values in padding: what made x must not
+ * use them, as attention with .lengths does not. */
 ls_tensor *ls_pack(ls_tensor *x, const ls_packing *packing);
 /* [T,...] -> [B,S,...], with undefined values in padding, */
 ls_tensor *ls_unpack(ls_tensor *x, const ls_packing *packing);

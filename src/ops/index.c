@@ -120,12 +120,8 @@ ls_tensor *op_table_gradient(ls_node *node, int input, int64_t padding, ls_tenso
     return ls_failed(rows->run) ? NULL : back_slices(node, input, &attrs, index, rows);
 }
 
-ls_tensor *ls_embedding(ls_tensor *table, ls_tensor *index)
-{
-    return ls_embedding_padded(table, index, -1);
-}
-
-ls_tensor *ls_embedding_padded(ls_tensor *table, ls_tensor *index, int64_t padding)
+/* back: of ls_move_rows(), else NULL. */
+static ls_tensor *pick_rows(ls_tensor *table, ls_tensor *index, int64_t padding, ls_tensor *back)
 {
     ls_tensor *in[2] = {table, index};
     ls_run *run = op_begin(LS_OP_embedding, 2, 2, in);
@@ -141,11 +137,29 @@ ls_tensor *ls_embedding_padded(ls_tensor *table, ls_tensor *index, int64_t paddi
     ls_node *node;
     if (!op_run(LS_OP_embedding, 2, in, 1, &y, NULL, &node)) return &run->poison;
     ls_save(node, index);
+    ls_save(node, back);
     if (node) node->extra[0] = padding;
     return y;
 }
 
+ls_tensor *ls_embedding(ls_tensor *table, ls_tensor *index)
+{
+    return pick_rows(table, index, -1, NULL);
+}
+
+ls_tensor *ls_embedding_padded(ls_tensor *table, ls_tensor *index, int64_t padding)
+{
+    return pick_rows(table, index, padding, NULL);
+}
+
+ls_tensor *ls_move_rows(ls_tensor *x, ls_tensor *index, ls_tensor *back)
+{
+    return pick_rows(x, index, -1, back);
+}
+
 BACK(embedding)
 {
-    dx[0] = op_table_gradient(node, 0, node->extra[0], node->saved[0], dy[0]);
+    ls_tensor *back = node->saved[1];
+    if (back) dx[0] = ls_embedding(ls_reshape(dy[0], -1, ls_dim(dy[0], -1)), ls_reshape(back, -1));
+    else dx[0] = op_table_gradient(node, 0, node->extra[0], node->saved[0], dy[0]);
 }

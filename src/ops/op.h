@@ -122,6 +122,9 @@ ls_tensor *ls_dropout_add_layer_norm_sum(ls_tensor *x, ls_tensor *residual, ls_t
 
 /* ls_embedding(), but row `padding` of the table gets no gradient; -1: every row does. */
 ls_tensor *ls_embedding_padded(ls_tensor *table, ls_tensor *index, int64_t padding);
+/* Rows of x [R,D] by index: [...,D]. Row r of the gradient of x is row back[r] of the result's: gathered, where that of
+ * ls_embedding() is a sum. Right if the index only moves rows: index[back[r]] == r for each r that counts. */
+ls_tensor *ls_move_rows(ls_tensor *x, ls_tensor *index, ls_tensor *back);
 /* In a backward function: the gradient of a table [V,D] (input `input`), whose rows at `index` got the gradients `rows`
  * [...,D]. Returns dx; NULL if it was written to its destination, or with an error. */
 ls_tensor *op_table_gradient(ls_node *node, int input, int64_t padding, ls_tensor *index, ls_tensor *rows);
