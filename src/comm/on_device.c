@@ -49,12 +49,12 @@ void ls_comm_leave_devices(ls_comm *comm, bool abort)
 
 /* ---- by the device's library ---- */
 
-/* Nothing is wrong with the results, but training is slower. Processes that share a GPU were told to. */
+/* The results are right, but training is slower, which nobody would notice. */
 static void report_staging(const ls_message *reason)
 {
-    ls_log_level level = ls_config_switch(LS_SETTING_SHARE_GPU) ? LS_LOG_INFO : LS_LOG_WARN;
     if (reason->text[0])
-        ls_log_line(level, "collectives of devices go through the host's memory, which is slower: %s", reason->text);
+        ls_log_line(LS_LOG_WARN, "collectives of devices go through the host's memory, which is slower: %s",
+                    reason->text);
 }
 
 /* Opens a group on all ranks, or on none: then calls go through the host. */
@@ -178,7 +178,8 @@ static ls_comm_device *device_state(ls_comm *comm, ls_device *device, ls_status 
     }
     *d = (ls_comm_device){.next = comm->devices, .device = device, .intents = intents};
     comm->devices = d;
-    *status = device->table.group ? open_group(comm, d, why) : LS_OK;
+    bool shared = ls_config_switch(LS_SETTING_SHARE_GPU); /* a group needs a device for each rank */
+    *status = device->table.group && !shared ? open_group(comm, d, why) : LS_OK;
     return *status ? NULL : d;
 }
 
