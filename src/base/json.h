@@ -56,6 +56,8 @@ void ls_json_free(ls_json *root); /* NULL is accepted */
 const ls_json *ls_json_get(const ls_json *object, const char *key);
 /* To iterate: for (const ls_json *m = ls_json_first(v); m; m = m->next) */
 const ls_json *ls_json_first(const ls_json *value);
+/* The same for loops that read keys: only objects have members, the elements of an array have no key. */
+const ls_json *ls_json_members(const ls_json *object);
 const char *ls_json_text(const ls_json *value); /* NULL if it is not a string */
 int64_t ls_json_integer(const ls_json *value, int64_t fallback);
 double ls_json_number(const ls_json *value, double fallback); /* of an integer or a real */

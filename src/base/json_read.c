@@ -352,6 +352,11 @@ const ls_json *ls_json_first(const ls_json *value)
     return value && (value->type == LS_JSON_ARRAY || value->type == LS_JSON_OBJECT) ? value->first : NULL;
 }
 
+const ls_json *ls_json_members(const ls_json *object)
+{
+    return object && object->type == LS_JSON_OBJECT ? object->first : NULL;
+}
+
 const char *ls_json_text(const ls_json *value)
 {
     return value && value->type == LS_JSON_STRING ? value->text : NULL;

@@ -216,7 +216,7 @@ typedef struct leftovers {
 
 static ls_status read_keys(const ls_json *root, ls_launch_config *config, leftovers *rest, char *why, size_t size)
 {
-    for (const ls_json *member = ls_json_first(root); member; member = member->next) {
+    for (const ls_json *member = ls_json_members(root); member; member = member->next) {
         const struct foreign *foreign = find_foreign(member->key);
         int i = 0;
         while (i < ROWS && strcmp(rows[i].name, member->key) != 0) i++;
@@ -405,7 +405,7 @@ static bool put_rows(FILE *to, const ls_launch_config *config, bool json)
         else put_yaml(to, config, &rows[i]);
     }
     if (*group) ls_json_put_end(&w);
-    for (const ls_json *member = ls_json_first(kept); member; member = member->next) {
+    for (const ls_json *member = ls_json_members(kept); member; member = member->next) {
         if (json) ls_json_put_value(&w, member->key, member);
         else put_kept_yaml(to, member);
     }

@@ -437,7 +437,7 @@ char *ls_bert_config_text(const ls_bert_config *config, const char *architecture
     ls_json_put_text(&w, activation_key(config), config->hidden_act);
     if (config->problem_type) ls_json_put_text(&w, "problem_type", problems[config->problem_type]);
     put_labels(&w, config);
-    for (const ls_json *m = ls_json_first(config->file); m; m = m->next)
+    for (const ls_json *m = ls_json_members(config->file); m; m = m->next)
         if (!is_written(config, m->key)) ls_json_put_value(&w, m->key, m);
     ls_json_put_end(&w);
     return ls_json_take(&w, NULL);

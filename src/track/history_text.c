@@ -13,7 +13,7 @@
 static bool add_line(ls_history *history, const ls_json *line, int64_t number)
 {
     double step = ls_json_number(ls_json_get(line, "step"), (double)number);
-    for (const ls_json *value = ls_json_first(line); value; value = value->next) {
+    for (const ls_json *value = ls_json_members(line); value; value = value->next) {
         bool counts = value->type == LS_JSON_INTEGER || value->type == LS_JSON_REAL || value->type == LS_JSON_NULL;
         if (!counts || strcmp(value->key, "step") == 0 || strcmp(value->key, "time") == 0) continue;
         if (!ls_history_add(history, value->key, strlen(value->key), step, ls_json_number(value, (double)NAN)))

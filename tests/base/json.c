@@ -41,6 +41,16 @@ static void what_is_not_there_is_not_found(void)
     ls_json_free(NULL);
 }
 
+static void only_objects_have_members(void)
+{
+    ls_message why;
+    ls_json *root = read_text("{\"list\": [1], \"text\": \"x\"}", &why);
+    CHECK_TEXT(ls_json_members(root)->key, "list");
+    CHECK(!ls_json_members(ls_json_get(root, "list")) && !ls_json_members(ls_json_get(root, "text")));
+    CHECK(!ls_json_members(NULL));
+    ls_json_free(root);
+}
+
 static void refuses_what_is_not_json(void)
 {
     static const struct {
@@ -252,6 +262,7 @@ int main(int argc, char **argv)
     if (argc > 1) check_filter = argv[1];
     CHECK_RUN(reads_every_kind_of_value);
     CHECK_RUN(what_is_not_there_is_not_found);
+    CHECK_RUN(only_objects_have_members);
     CHECK_RUN(refuses_what_is_not_json);
     CHECK_RUN(nesting_has_a_limit);
     CHECK_RUN(large_objects_find_members_and_duplicates);

@@ -8,10 +8,11 @@
 
 /* ---- checking members ---- */
 
-/* Refuse members of an object that are not in a list, which ends with NULL. */
+/* Refuse what is not an object, and members that are not in a list, which ends with NULL. */
 static ls_status only_members(const ls_json *object, const char *where, const char *const *names, ls_message *why)
 {
-    for (const ls_json *m = ls_json_first(object); m; m = m->next) {
+    if (!object || object->type != LS_JSON_OBJECT) return ls_explain(why, LS_ERR_IO, "%s is not an object", where);
+    for (const ls_json *m = ls_json_members(object); m; m = m->next) {
         size_t i = 0;
         while (names[i] && strcmp(names[i], m->key) != 0) i++;
         if (!names[i]) return ls_explain(why, LS_ERR_UNSUPPORTED, "%s has an unknown member \"%s\"", where, m->key);
@@ -83,7 +84,7 @@ static ls_status read_vocabulary(ls_tokenizer *t, const ls_json *vocab, ls_messa
         return ls_explain(why, LS_ERR_IO, "%lld tokens; a vocabulary has at most %d", (long long)vocab->count,
                           LS_MOST_TOKENS);
     int64_t limit = 4 * vocab->count > FREE_NUMBERS ? 4 * vocab->count : FREE_NUMBERS;
-    for (const ls_json *token = ls_json_first(vocab); token; token = token->next) {
+    for (const ls_json *token = ls_json_members(vocab); token; token = token->next) {
         int64_t id = token->type == LS_JSON_INTEGER ? token->integer : -1;
         if (id < 0 || id >= limit)
             return ls_explain(why, LS_ERR_IO,

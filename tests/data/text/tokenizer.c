@@ -297,6 +297,16 @@ static void what_a_tokenizer_json_asks_for_is_refused_by_name(void)
     CHECK_REFUSED(json_tokenizer("\"version\"", "version"), "line 1, column");
 }
 
+static void a_list_where_a_tokenizer_json_needs_an_object_is_refused(void)
+{
+    FILE *file = fopen("list.json", "w");
+    fputs("[1]", file);
+    fclose(file);
+    CHECK_REFUSED(ls_tokenizer_new(run, "list.json"), "list.json: the file is not an object");
+    remove("list.json");
+    CHECK_REFUSED(json_tokenizer("\"added_tokens\":[", "\"added_tokens\":[[1],"), "an added token is not an object");
+}
+
 static void a_folder_has_the_model_s_rules(void)
 {
     static const char folder[] = "model_folder", config[] = "model_folder/tokenizer_config.json";
@@ -425,6 +435,7 @@ int main(int argc, char **argv)
     CHECK_RUN(values_of_no_name_are_refused);
     CHECK_RUN(a_tokenizer_json_says_it_all);
     CHECK_RUN(what_a_tokenizer_json_asks_for_is_refused_by_name);
+    CHECK_RUN(a_list_where_a_tokenizer_json_needs_an_object_is_refused);
     CHECK_RUN(a_folder_has_the_model_s_rules);
     CHECK_RUN(out_of_memory_is_an_error_and_nothing_else);
     CHECK_RUN(questions_of_squad_have_the_known_tokens);
