@@ -86,6 +86,18 @@ static void every_process_has_its_own(void)
     HAS("rank 1 of 2: cuda:1 cuda:1, sum 2\n");
 }
 
+/* The pretended GPUs compute as the CPU does, and gradients go through the host. */
+static void they_train_together(void)
+{
+    CHECK(on_host("2", "",
+                  LAUNCH "-n 2 " WORKER " train gpus_trained && " LAUNCH "-n 2 --cpu " WORKER " train cpus_trained && "
+                         "cmp gpus_trained.0 cpus_trained.0 && cmp gpus_trained.1 cpus_trained.1") == 0);
+    CHECK(on_host("1", "LOCKSTEP_SHARE_GPU=1",
+                  LAUNCH "-n 2 " WORKER " train gpus_trained && "
+                         "cmp gpus_trained.0 cpus_trained.0; code=$?; "
+                         "rm -f gpus_trained.? cpus_trained.?; exit $code") == 0);
+}
+
 static void more_processes_than_gpus_are_refused(void)
 {
     CHECK(on_host("2", "", LAUNCH "-n 3 " WORKER " device") == 1);
@@ -283,6 +295,7 @@ int main(int argc, char **argv)
     CHECK_RUN(the_gpu_can_be_refused);
     CHECK_RUN(a_gpu_that_fails_says_how_to_go_on);
     CHECK_RUN(every_process_has_its_own);
+    CHECK_RUN(they_train_together);
     CHECK_RUN(more_processes_than_gpus_are_refused);
     CHECK_RUN(they_share_if_told_to);
     CHECK_RUN(a_launcher_may_assign_them);
