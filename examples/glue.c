@@ -72,9 +72,9 @@ static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
         LS_FLAG("data_dir", &o->data_dir, "folder with train.tsv and dev.tsv"),
         LS_FLAG("train_file", &o->train_file, "training texts: .tsv, .csv or Arrow"),
         LS_FLAG("validation_file", &o->validation_file, "evaluation texts"),
-        LS_FLAG("text_column", &o->text, "column with the texts"),
+        LS_FLAG("text_column", &o->text, "column with the texts; without it, \"sentence\""),
         LS_FLAG("second_column", &o->second, "column with the second texts of pairs"),
-        LS_FLAG("label_column", &o->label, "column with the labels"),
+        LS_FLAG("label_column", &o->label, "column with the labels; without it, \"label\""),
         LS_FLAG("header", &o->header, "the first row names the columns; --no-header: use numbers, from 0"),
         LS_FLAG("max_length", &o->max_length, "most tokens of a text or pair; the rest is truncated"),
         LS_FLAG("per_device_train_batch_size", &o->train_batch, "texts per batch and process"),
@@ -101,6 +101,12 @@ static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
     else if (o->model && !o->task && !o->data_dir && !(o->train_file && o->validation_file))
         ls_set_error(run, LS_ERR_VALUE,
                      "no training data: give --task_name, --data_dir, or --train_file and --validation_file");
+    else if (o->task && (o->text || o->second || o->label || !o->header))
+        ls_set_error(run, LS_ERR_VALUE, "--task_name %s knows its columns; leave out --%s", o->task,
+                     o->text     ? "text_column"
+                     : o->second ? "second_column"
+                     : o->label  ? "label_column"
+                                 : "no-header");
     else if (o->max_steps == 0 || o->max_steps < -1)
         ls_set_error(run, LS_ERR_VALUE, "--max_steps is %lld; it must be above 0", (long long)o->max_steps);
     else if (o->epochs <= 0) ls_set_error(run, LS_ERR_VALUE, "--num_train_epochs is %g; it must be above 0", o->epochs);
@@ -117,7 +123,7 @@ static ls_dataset *texts_of(ls_tokenizer *tokenizer, const options *o, const cha
     char path[LONGEST_PATH];
     const struct task *task = task_of(o);
     bool is_cached = !file && !o->data_dir;
-    columns given = {o->text, o->second, o->label, o->header};
+    columns given = {o->text ? o->text : "sentence", o->second, o->label ? o->label : "label", o->header};
     const columns *c = !task ? &given : is_cached ? &task->cached : &task->file;
     snprintf(path, sizeof path, "%s/%s.tsv", o->data_dir ? o->data_dir : "", name);
     return ls_text_dataset_new(tokenizer,
@@ -291,8 +297,6 @@ static void predict(ls_run *run, const options *o, ls_module *model, ls_tokenize
 int main(int argc, char **argv)
 {
     options o = {.header = true,
-                 .text = "sentence",
-                 .label = "label",
                  .checkpointing_steps = "",
                  .max_length = 128,
                  .train_batch = 16,

@@ -189,6 +189,24 @@ static const char *model_folder(ls_run *run, const options *o, char *room, size_
     return room;
 }
 
+/* Two sources of the same questions, or two things to do of which only one would be done. */
+static bool flags_agree(ls_run *run, const options *o)
+{
+    const char *file = o->train_file        ? "train_file"
+                       : o->validation_file ? "validation_file"
+                       : o->test_file       ? "test_file"
+                                            : NULL;
+    const char *task = o->do_train ? "do_train" : o->do_eval ? "do_eval" : o->do_predict ? "do_predict" : NULL;
+    if (o->dataset && file) ls_set_error(run, LS_ERR_VALUE, "--dataset_name and --%s: give one of them", file);
+    else if (o->evaluate && task)
+        ls_set_error(run, LS_ERR_VALUE, "--evaluate only scores a file of predictions; leave out --%s", task);
+    else if (o->save_steps < 0 || o->logging_steps < 0)
+        ls_set_error(run, LS_ERR_VALUE, "--%s is %lld; it must be at least 0 (0: never)",
+                     o->save_steps < 0 ? "save_steps" : "logging_steps",
+                     (long long)(o->save_steps < 0 ? o->save_steps : o->logging_steps));
+    return !ls_error(run);
+}
+
 static bool flags_fit(ls_run *run, const options *o)
 {
     if (!o->do_train && !o->do_eval && !o->do_predict && !o->evaluate)
@@ -224,7 +242,7 @@ int main(int argc, char **argv)
                  .save_steps = 500,
                  .logging_steps = 500};
     ls_run *run = ls_init(&argc, &argv, .seed = 42, .project_dir = "out", .async_save = true, .total_limit = 2);
-    if (!read_flags(run, &argc, &argv, &o) || !flags_fit(run, &o)) return ls_finish(run);
+    if (!read_flags(run, &argc, &argv, &o) || !flags_agree(run, &o) || !flags_fit(run, &o)) return ls_finish(run);
     if (o.evaluate) {
         const ls_questions *list = questions(run, &o, o.validation_file, "validation", o.max_eval);
         const char *const *texts = ls_questions_read_answers(list, o.evaluate);

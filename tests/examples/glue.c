@@ -255,6 +255,8 @@ static void what_is_missing_is_named(void)
         {MODEL "--data_dir " FOLDER "/SST-2 --checkpointing_steps often", "--checkpointing_steps is often"},
         {MODEL "--data_dir " FOLDER "/SST-2 --max_steps 0", "--max_steps is 0; it must be above 0"},
         {MODEL "--data_dir " FOLDER "/SST-2 --num_train_epochs 0", "--num_train_epochs is 0; it must be above 0"},
+        {MODEL "--task_name sst2 --text_column words", "--task_name sst2 knows its columns; leave out --text_column"},
+        {MODEL "--task_name sst2 --no-header", "--task_name sst2 knows its columns; leave out --no-header"},
         {"--data_dir x --model_name_or_path bert-base-uncased", "models--bert-base-uncased"},
         {"--output_dir " FOLDER "/none --predict x", FOLDER "/none"},
     };

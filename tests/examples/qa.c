@@ -105,6 +105,21 @@ static void what_is_missing_is_named(void)
     }
 }
 
+static void contradicting_flags_are_refused(void)
+{
+    static const char *const cases[][2] = {
+        {"--do_eval --dataset_name squad", "--dataset_name and --train_file: give one of them"},
+        {"--do_train --evaluate x.json", "--evaluate only scores a file of predictions; leave out --do_train"},
+        {"--do_train --save_steps -1", "--save_steps is -1; it must be at least 0"},
+        {"--do_train --logging_steps -5", "--logging_steps is -5; it must be at least 0"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *said = qa("", cases[i][0], 1);
+        CHECK_MSG(strstr(said, cases[i][1]), "%s: %s", cases[i][0], said);
+        free(said);
+    }
+}
+
 static void flags_of_old_command_lines_are_accepted(void)
 {
     char *said = qa("",
@@ -127,6 +142,7 @@ int main(int argc, char **argv)
     CHECK_RUN(it_goes_on_where_it_stopped);
     CHECK_RUN(it_ends_after_so_many_steps);
     CHECK_RUN(what_is_missing_is_named);
+    CHECK_RUN(contradicting_flags_are_refused);
     CHECK_RUN(flags_of_old_command_lines_are_accepted);
     folder_remove(FOLDER);
     return check_done();
