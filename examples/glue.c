@@ -84,7 +84,7 @@ static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
         LS_FLAG("max_steps", &o->max_steps, "number of steps, instead of num_train_epochs; -1: not given"),
         LS_FLAG("weight_decay", &o->weight_decay, "weight decay, except for biases and norms"),
         LS_FLAG("warmup_ratio", &o->warmup_ratio, "fraction of all steps in which the rate rises"),
-        LS_FLAG("max_grad_norm", &o->max_grad_norm, "clip gradients to this norm"),
+        LS_FLAG("max_grad_norm", &o->max_grad_norm, "clip gradients to this norm; 0: do not clip"),
         LS_FLAG("checkpointing_steps", &o->checkpointing_steps, "save the state every N steps, or every \"epoch\""),
         LS_FLAG("with_tracking", &o->with_tracking, "record loss, rate and scores: TensorBoard, JSON lines, CSV"),
         LS_FLAG("predict", &o->predict, "classify these texts, or the lines of these files; a tab separates a pair"),
@@ -110,6 +110,8 @@ static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
     else if (o->max_steps == 0 || o->max_steps < -1)
         ls_set_error(run, LS_ERR_VALUE, "--max_steps is %lld; it must be above 0", (long long)o->max_steps);
     else if (o->epochs <= 0) ls_set_error(run, LS_ERR_VALUE, "--num_train_epochs is %g; it must be above 0", o->epochs);
+    else if (!(o->max_grad_norm >= 0))
+        ls_set_error(run, LS_ERR_VALUE, "--max_grad_norm is %g; it must be 0 (do not clip) or more", o->max_grad_norm);
     return !ls_error(run);
 }
 
@@ -230,7 +232,7 @@ static ls_module *train(ls_run *run, const options *o, const char *folder, ls_to
         for (ls_batch b; ls_progress_next(bar, texts, &b) && ls_optim_steps_taken(adam) < steps;) {
             ls_tensor *loss = ls_cross_entropy(classify(model, &b), b.label);
             ls_backward(run, loss);
-            ls_clip_grad_norm(adam, o->max_grad_norm);
+            if (o->max_grad_norm > 0) ls_clip_grad_norm(adam, o->max_grad_norm);
             ls_step(adam);
             ls_schedule_step(schedule);
             ls_zero_grad(adam);

@@ -49,7 +49,7 @@ static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
         LS_FLAG("max_steps", &o->max_steps, "number of steps, instead of num_train_epochs; -1: not given"),
         LS_FLAG("warmup_ratio", &o->warmup_ratio, "fraction of all steps in which the rate rises"),
         LS_FLAG("weight_decay", &o->weight_decay, "weight decay, except for biases and norms"),
-        LS_FLAG("max_grad_norm", &o->max_grad_norm, "clip gradients to this norm"),
+        LS_FLAG("max_grad_norm", &o->max_grad_norm, "clip gradients to this norm; 0: do not clip"),
         LS_FLAG("max_seq_length", &o->max_length, "tokens in a window"),
         LS_FLAG("doc_stride", &o->stride, "tokens shared by consecutive windows of a text"),
         LS_FLAG("n_best_size", &o->n_best, "number of candidate answers"),
@@ -129,7 +129,7 @@ static void train(ls_run *run, const options *o, ls_module *model, ls_tokenizer 
             ls_tensor *loss = ls_bert_span_loss(logits.item[0], logits.item[1], ls_batch_field(&b, "start"),
                                                 ls_batch_field(&b, "end"));
             ls_backward(run, loss);
-            ls_clip_grad_norm(adam, o->max_grad_norm);
+            if (o->max_grad_norm > 0) ls_clip_grad_norm(adam, o->max_grad_norm);
             ls_step(adam);
             ls_schedule_step(schedule);
             ls_zero_grad(adam);
@@ -221,6 +221,8 @@ static bool flags_fit(ls_run *run, const options *o)
     else if (o->max_steps == 0 || o->max_steps < -1)
         ls_set_error(run, LS_ERR_VALUE, "--max_steps is %lld; it must be above 0", (long long)o->max_steps);
     else if (o->epochs <= 0) ls_set_error(run, LS_ERR_VALUE, "--num_train_epochs is %g; it must be above 0", o->epochs);
+    else if (!(o->max_grad_norm >= 0))
+        ls_set_error(run, LS_ERR_VALUE, "--max_grad_norm is %g; it must be 0 (do not clip) or more", o->max_grad_norm);
     return !ls_error(run);
 }
 

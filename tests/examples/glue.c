@@ -153,6 +153,13 @@ static void it_ends_after_so_many_steps(void)
 #undef STEPS
 }
 
+static void a_norm_of_zero_does_not_clip(void)
+{
+    free(glue("", SST2 "--max_steps 3 --max_grad_norm 0 --output_dir " FOLDER "/unclipped", 0));
+    free(glue("", SST2 "--max_steps 3 --max_grad_norm 1e9 --output_dir " FOLDER "/far", 0));
+    same_files(FOLDER "/unclipped/model.safetensors", FOLDER "/far/model.safetensors");
+}
+
 /* As a pod that is preempted: told to end, it saves the step it has made, and says by its code that it may be started
  * again. */
 static void it_saves_when_it_is_told_to_end(void)
@@ -257,6 +264,7 @@ static void what_is_missing_is_named(void)
         {MODEL "--data_dir " FOLDER "/SST-2 --num_train_epochs 0", "--num_train_epochs is 0; it must be above 0"},
         {MODEL "--task_name sst2 --text_column words", "--task_name sst2 knows its columns; leave out --text_column"},
         {MODEL "--task_name sst2 --no-header", "--task_name sst2 knows its columns; leave out --no-header"},
+        {MODEL "--data_dir " FOLDER "/SST-2 --max_grad_norm -1", "--max_grad_norm is -1; it must be 0 (do not clip)"},
         {"--data_dir x --model_name_or_path bert-base-uncased", "models--bert-base-uncased"},
         {"--output_dir " FOLDER "/none --predict x", FOLDER "/none"},
     };
@@ -291,6 +299,7 @@ int main(int argc, char **argv)
     CHECK_RUN(two_processes_have_the_same_scores);
     CHECK_RUN(it_goes_on_where_it_stopped);
     CHECK_RUN(it_ends_after_so_many_steps);
+    CHECK_RUN(a_norm_of_zero_does_not_clip);
     CHECK_RUN(it_saves_when_it_is_told_to_end);
     CHECK_RUN(it_predicts_texts_and_files);
     CHECK_RUN(pairs_are_read_and_predicted);

@@ -88,12 +88,22 @@ static void it_ends_after_so_many_steps(void)
 #undef STEPS
 }
 
+static void a_norm_of_zero_does_not_clip(void)
+{
+#define STEPS TRAINING "--max_steps 3 --model_name_or_path " FOLDER "/model --output_dir " FOLDER
+    free(qa("", STEPS "/unclipped --max_grad_norm 0", 0));
+    free(qa("", STEPS "/far --max_grad_norm 1e9", 0));
+    same_files(FOLDER "/unclipped/model.safetensors", FOLDER "/far/model.safetensors");
+#undef STEPS
+}
+
 static void what_is_missing_is_named(void)
 {
     static const char *const cases[][2] = {
         {"", "nothing to do"},
         {"--do_predict", "--do_predict needs --test_file"},
         {"--do_train --max_steps 0", "--max_steps is 0; it must be above 0"},
+        {"--do_train --max_grad_norm -1", "--max_grad_norm is -1; it must be 0 (do not clip) or more"},
         {"--do_eval", "--model_name_or_path is missing"},
         {"--do_eval --model_name_or_path bert-large-uncased", "models--bert-large-uncased"},
         {"--do_eval --model_name_or_path " FOLDER "/model --validation_file " FOLDER "/none.json", "none.json"},
@@ -141,6 +151,7 @@ int main(int argc, char **argv)
     CHECK_RUN(two_processes_give_the_same_answers);
     CHECK_RUN(it_goes_on_where_it_stopped);
     CHECK_RUN(it_ends_after_so_many_steps);
+    CHECK_RUN(a_norm_of_zero_does_not_clip);
     CHECK_RUN(what_is_missing_is_named);
     CHECK_RUN(contradicting_flags_are_refused);
     CHECK_RUN(flags_of_old_command_lines_are_accepted);
