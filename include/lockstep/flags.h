@@ -14,8 +14,8 @@
  *     };
  *     if (!ls_flags_read(run, &argc, &argv, flags, .about = "train a classifier of pets")) return ls_finish(run);
  *
- * Accepted: --name value, --name=value, with `-` or `_`; --name and --no-name for switches; several values, up to the
- * next flag, for a list of names; `--` before arguments that look like flags.
+ * Accepted: --name value, --name=value, with `-` or `_`; --name, --no-name and --name True (or false) for switches;
+ * several values, up to the next flag, for a list of names; `--` before arguments that look like flags.
  * The value a variable has before the call is its default; if that is LS_AUTO, LS_AUTO_REAL or LS_AUTO_SEED, "auto" is
  * accepted as well. The names of the run's own flags (see ls_init) are reserved. */
 #ifndef LOCKSTEP_FLAGS_H

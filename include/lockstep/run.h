@@ -78,7 +78,7 @@ typedef struct ls_init_opts {
 /* Start a run. argc and argv may be NULL; flags that the run understands are taken out of them:
  *
  *     --mixed_precision no|bf16|fp16   --gradient_accumulation_steps N   --seed N   --num_threads N   --device NAME
- *     --project_dir (or --output_dir) FOLDER   --resume_from_checkpoint FOLDER|latest
+ *     --project_dir (or --output_dir) FOLDER   --resume_from_checkpoint FOLDER|latest   --save_total_limit N
  *     --bf16   --fp16   --use_cpu (or --no_cuda): other words for --mixed_precision and --device
  *
  * with `-` or `_` and with `=` or a space before the value. Others, and all after `--`, stay for the program (flags.h).

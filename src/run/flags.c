@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/memory.h"
 #include "base/nearest.h"
@@ -85,8 +86,14 @@ static bool parse_switch(const char *text, bool *to)
 {
     static const char *const words[] = {"0", "1", "no", "yes", "off", "on", "false", "true"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strcmp(text, words[i]) == 0) return *to = i % 2, true;
+        if (strcasecmp(text, words[i]) == 0) return *to = i % 2, true;
     return false;
+}
+
+/* Only these words are a switch's value in an argument of its own: others may be arguments without a flag. */
+static bool is_true_or_false(const char *text)
+{
+    return strcasecmp(text, "true") == 0 || strcasecmp(text, "false") == 0;
 }
 
 static bool parse(const ls_flag *flag, const char *text)
@@ -190,6 +197,8 @@ static bool take_flag(reader *r, const char *argument)
         ok = take_names(r, flag, value);
     } else if (flag->type == LS_FLAG_SWITCH && !value) {
         *(bool *)flag->to = !negated;
+        if (!negated && r->next < r->argc && is_true_or_false(r->argv[r->next]))
+            parse_switch(r->argv[r->next++], flag->to);
         return true;
     } else {
         if (!value && r->next < r->argc && !is_known_flag(r, r->argv[r->next])) value = r->argv[r->next++];
@@ -269,7 +278,8 @@ static void print_flag(const ls_flag *flag, bool with_default)
     printf("\n");
 }
 
-static void print_help(const char *program, const ls_flag *flags, int count, const ls_flags_read_opts *o)
+static void print_help(const ls_run *run, const char *program, const ls_flag *flags, int count,
+                       const ls_flags_read_opts *o)
 {
     const char *base = program && strrchr(program, '/') ? strrchr(program, '/') + 1 : program;
     printf("usage: %s [flags]%s%s\n", base ? base : "program", o->arguments ? " " : "",
@@ -278,10 +288,10 @@ static void print_help(const char *program, const ls_flag *flags, int count, con
     printf("\n");
     for (int i = 0; i < count; i++) print_flag(&flags[i], true);
     printf("\nflags of every run\n");
-    ls_run_flags unset = {0};
+    ls_run_flags unset = {.project_dir = ls_project_dir(run)}; /* the only default that a user must know */
     ls_flag own[LS_RUN_FLAG_COUNT];
     ls_run_flags_table(&unset, own);
-    for (int i = 0; i < LS_RUN_FLAG_COUNT; i++) print_flag(&own[i], false);
+    for (int i = 0; i < LS_RUN_FLAG_COUNT; i++) print_flag(&own[i], own[i].to == &unset.project_dir);
     fflush(stdout);
 }
 
@@ -314,7 +324,7 @@ bool ls_flags_read_sized(ls_run *run, int *argc, char ***argv, const ls_flag *fl
     ls_flags_read_opts o = LS_OPTS_READ(ls_flags_read_opts, given, opts_size);
     if (!names_are_free(run, flags, (int)count)) return false;
     if (wants_help(*argc, *argv)) {
-        if (ls_is_main(run)) print_help((*argv)[0], flags, (int)count, &o);
+        if (ls_is_main(run)) print_help(run, (*argv)[0], flags, (int)count, &o);
         return false;
     }
     reader r = {.run = run, .flags = flags, .count = (int)count, .argc = *argc, .argv = *argv};

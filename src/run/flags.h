@@ -7,12 +7,12 @@
 /* What ls_init() takes from the command line; missing values stay unchanged. */
 typedef struct ls_run_flags {
     const char *mixed_precision, *device, *project_dir, *resume;
-    int64_t accumulation, threads; /* 0: not given */
+    int64_t accumulation, threads, total_limit; /* LS_AUTO: not given */
     uint64_t seed;
     bool bf16, fp16, use_cpu;
 } ls_run_flags;
 
-enum { LS_RUN_FLAG_COUNT = 12 };
+enum { LS_RUN_FLAG_COUNT = 13 };
 /* Their table, with values stored in `to`. */
 void ls_run_flags_table(ls_run_flags *to, ls_flag table[LS_RUN_FLAG_COUNT]);
 

@@ -25,6 +25,7 @@ void ls_run_flags_table(ls_run_flags *to, ls_flag table[LS_RUN_FLAG_COUNT])
         LS_FLAG("no_cuda", &to->use_cpu, "--device cpu"),
         LS_FLAG("project_dir", &to->project_dir, "folder for checkpoints, logs and results"),
         LS_FLAG("output_dir", &to->project_dir, "the same as --project_dir"),
+        LS_FLAG("save_total_limit", &to->total_limit, "automatic checkpoints to keep, the latest"),
         LS_FLAG("resume_from_checkpoint", &to->resume, "checkpoint folder to resume from, or latest"),
     };
     memcpy(table, rows, sizeof rows);
@@ -121,6 +122,7 @@ bool ls_init_settle(ls_run *run, int *argc, char ***argv, ls_init_opts *opts)
     ls_run_flags given = {.seed = opts->seed,
                           .threads = LS_AUTO,
                           .accumulation = LS_AUTO,
+                          .total_limit = LS_AUTO,
                           .device = opts->device,
                           .project_dir = opts->project_dir};
     ls_flag table[LS_RUN_FLAG_COUNT];
@@ -132,6 +134,12 @@ bool ls_init_settle(ls_run *run, int *argc, char ***argv, ls_init_opts *opts)
     opts->project_dir = given.project_dir;
     opts->resume_from_checkpoint = given.resume ? given.resume : opts->resume_from_checkpoint;
     run->step->schedule_policy = opts->schedule_policy;
+    if (given.total_limit != LS_AUTO && given.total_limit < 1) {
+        ls_fail(&run->errors, LS_ERR_VALUE, "--save_total_limit is %lld; it must be at least 1",
+                (long long)given.total_limit);
+        return false;
+    }
+    if (given.total_limit != LS_AUTO) opts->total_limit = given.total_limit;
     if (!options_sound(run, opts)) return false;
     if (given.threads != LS_AUTO && given.threads < 1) {
         ls_fail(&run->errors, LS_ERR_VALUE, "--num_threads is %lld; it must be at least 1", (long long)given.threads);

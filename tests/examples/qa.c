@@ -80,6 +80,9 @@ static void it_ends_after_so_many_steps(void)
     char *said = qa("", STEPS, 0);
     CHECK_MSG(strstr(said, " windows, 30 steps\n"), "%s", said);
     free(said);
+    free(qa("", STEPS "--output_dir " FOLDER "/one --save_total_limit 1", 0));
+    CHECK(system("test $(ls -d " FOLDER "/one/checkpoints/checkpoint_* | wc -l) = 1") == 0);
+    CHECK(system("test $(ls -d " FOLDER "/steps/checkpoints/checkpoint_* | wc -l) = 2") == 0);
     rename(FOLDER "/steps/model.safetensors", FOLDER "/whole.safetensors");
     said = qa("", STEPS "--resume_from_checkpoint checkpoint_0", 0);
     CHECK_MSG(!strstr(said, "warning"), "%s", said);

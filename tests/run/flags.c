@@ -64,6 +64,10 @@ static void all_spellings_are_read(void)
     CHECK(l.argc == 4 && !l.argv[4] && strcmp(l.argv[1], "one.jpg") == 0 && strcmp(l.argv[2], "--lr") == 0);
     line again = LINE("--predict=x", "y", "--freeze", "--freeze=no");
     CHECK(parse(run, &again, &s, NULL) && s.predict.count == 2 && strcmp(s.predict.name[0], "x") == 0 && !s.freeze);
+    line python = LINE("--freeze", "True", "--epochs", "4");
+    CHECK(parse(run, &python, &s, NULL) && s.freeze && s.epochs == 4);
+    line argument = LINE("--freeze", "false", "--freeze", "1");
+    CHECK(parse(run, &argument, &s, "FILE...") && s.freeze && argument.argc == 2);
     CHECK(ls_finish(run) == 0);
 }
 
@@ -145,6 +149,7 @@ static void help_comes_from_the_table(void)
     CHECK(strstr(text, "passes over the data (auto)") && strstr(text, "photos per step (auto)"));
     CHECK(strstr(text, "number of the run (auto)"));
     CHECK(strstr(text, "--resume_from_checkpoint TEXT"));
+    CHECK(strstr(text, "the same as --project_dir (.)"));
 }
 
 /* ---- the run's own ---- */
@@ -174,6 +179,16 @@ static void the_run_takes_its_own(void)
     run = ls_init(&other.argc, &argv, .mixed_precision = LS_F16, .device = "gpu that is not there");
     CHECK(run && ls_mixed_precision(run) == LS_BF16 && other.argc == 2);
     CHECK(ls_finish(run) == 0);
+    line python = LINE("--bf16", "False", "--fp16", "True", "--mine", "True");
+    argv = python.argv;
+    run = ls_init(&python.argc, &argv);
+    CHECK(ls_mixed_precision(run) == LS_F16 && python.argc == 3);
+    CHECK(ls_finish(run) == 0);
+    line none = LINE("--save_total_limit", "0");
+    argv = none.argv;
+    run = ls_init(&none.argc, &argv);
+    CHECK_TEXT(ls_error_message(run), "--save_total_limit is 0; it must be at least 1");
+    ls_finish(run);
     line both = LINE("--bf16", "--mixed_precision", "fp16");
     argv = both.argv;
     run = ls_init(&both.argc, &argv);
