@@ -99,6 +99,7 @@ int ls_finish(ls_run *run)
     int told = run->session ? run->session->stop_signal : 0;
     if (told) ls_wait_for_everyone(run); /* otherwise a process that ends first would appear to have failed */
     if (told && !ls_failed(run)) ls_session_tell_stop(run->session);
+    if (told) ls_session_end_stop();
     ls_run_report(run, told != 0);
     int code = ls_failed(run) ? 1 : told ? 128 + told : 0;
     const char *caller = run->errors.caller;

@@ -77,6 +77,8 @@ bool ls_session_open_project(ls_run *run);
 
 /* stop.c: report that the run was told to end, by which signal, and what it saved. */
 void ls_session_tell_stop(const ls_session *session);
+/* The run that was told to end has ended: the next run of this process has not been told. */
+void ls_session_end_stop(void);
 
 void ls_rank_guard_close(ls_rank_guard *guard); /* NULL is accepted */
 

@@ -55,6 +55,11 @@ bool ls_should_stop(ls_run *run)
     return number != 0;
 }
 
+void ls_session_end_stop(void)
+{
+    asked = 0;
+}
+
 void ls_session_tell_stop(const ls_session *session)
 {
     const char *saved = session->writer.saved, *name = "a signal";

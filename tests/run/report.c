@@ -269,6 +269,15 @@ static int told_to_end(void)
     return ls_finish(run);
 }
 
+/* A process, such as a notebook's, in which another run follows. */
+static int told_to_end_once(void)
+{
+    if (told_to_end() != 128 + SIGTERM) return 1;
+    ls_run *next = ls_init(NULL, NULL, .device = device);
+    CHECK(!ls_should_stop(next));
+    return ls_finish(next);
+}
+
 static void one_process_of_two(ls_run *run)
 {
     train_on(run, nan_in_the_last_process, false, false);
@@ -303,6 +312,7 @@ static void the_first_that_is_not_finite_is_told_and_all_are_counted(void)
     CHECK(tell(told_to_end) == 128 + SIGTERM);
     CHECK_MSG(count_of("was not finite: 1, the first was step ") == 1 && count_of("schedule") == 0, "%s", said);
     CHECK_MSG(count_of("lockstep: stopped by SIGTERM; this run saved no checkpoint\n") == 1, "%s", said);
+    CHECK(tell(told_to_end_once) == 0);
     snprintf(saves_to, sizeof saves_to, "report_saved_%d", (int)getpid()); /* devices are tested at the same time */
     CHECK(tell(told_to_end) == 128 + SIGTERM);
     char line[160];
