@@ -246,6 +246,7 @@ void kernel_execute(kernel *k, void *socket)
     } else if (!is_blank(code)) {
         run_cell(k, code, &wanted, &result);
     }
+    if (result.error && ls_json_bool(ls_json_get(content, "stop_on_error"), true)) kernel_hold_requests(k);
     if (result.error) reply_error(k, socket, result.error, text_view(&result.words));
     else reply_ok(k, socket);
     text_free(&result.words);

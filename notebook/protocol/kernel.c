@@ -159,22 +159,53 @@ static const struct {
     {"shutdown_request", reply_shutdown},
 };
 
-/* One request, if there is one. While a cell runs this is called for the control channel, inside the answer to that
- * cell's request: cells are taken from the shell channel only. */
-static void answer_one(kernel *k, void *socket)
+static void reply_aborted(kernel *k, void *socket)
 {
-    message request;
-    if (!channels_receive(&k->channels, socket, &request)) return;
+    ls_json_writer w = {0};
+    ls_json_put_object(&w, NULL);
+    ls_json_put_text(&w, "status", "aborted");
+    ls_json_put_integer(&w, "execution_count", (int64_t)k->history_count);
+    ls_json_put_end(&w);
+    kernel_reply(k, socket, "execute_reply", &w);
+}
+
+/* While a cell runs this is called for the control channel, inside the answer to that cell's request: cells are taken
+ * from the shell channel only. */
+static void answer_request(kernel *k, void *socket, message *request, bool runs_cells)
+{
     const message *outer = k->request;
-    k->request = &request;
+    k->request = request;
     publish_state(k, "busy");
     for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
-        bool allowed = socket == k->channels.shell || strcmp(requests[i].type, "execute_request") != 0;
-        if (allowed && strcmp(request.type, requests[i].type) == 0) requests[i].answer(k, socket);
+        if (strcmp(request->type, requests[i].type) != 0) continue;
+        bool is_cell = requests[i].answer == kernel_execute;
+        if (is_cell && !runs_cells) reply_aborted(k, socket);
+        else requests[i].answer(k, socket);
     }
     publish_state(k, "idle");
     k->request = outer;
-    message_free(&request);
+    message_free(request);
+}
+
+static void answer_one(kernel *k, void *socket)
+{
+    message request;
+    if (channels_receive(&k->channels, socket, &request))
+        answer_request(k, socket, &request, socket == k->channels.shell);
+}
+
+void kernel_hold_requests(kernel *k)
+{
+    for (message request; channels_receive(&k->channels, k->channels.shell, &request);) {
+        k->held = must_grow(k->held, k->held_count, sizeof *k->held);
+        k->held[k->held_count++] = request;
+    }
+}
+
+static void answer_held(kernel *k)
+{
+    for (size_t i = 0; i < k->held_count; i++) answer_request(k, k->channels.shell, &k->held[i], false);
+    k->held_count = 0;
 }
 
 /* ---- Waiting ---- */
@@ -188,7 +219,17 @@ static void on_termination(int number)
     told_to_end = 1;
 }
 
-enum { WAIT_CONTROL, WAIT_HEARTBEAT, WAIT_OUTPUT, WAIT_ERRORS, WAIT_SESSION, WAIT_DEATH, WAIT_SHELL, WAITS };
+enum {
+    WAIT_CONTROL,
+    WAIT_HEARTBEAT,
+    WAIT_OUTPUT,
+    WAIT_ERRORS,
+    WAIT_SESSION,
+    WAIT_DEATH,
+    WAIT_INPUT,
+    WAIT_SHELL,
+    WAITS
+};
 
 /* Does nobody need this kernel any more? Jupyter names itself in JPY_PARENT_PID; it may have died without a word. */
 static bool is_abandoned(void)
@@ -201,7 +242,8 @@ static bool wait_for_any(kernel *k, bool shell, zmq_pollitem_t items[WAITS])
 {
     enum { SECOND = 1000 };
     const channels *c = &k->channels;
-    void *sockets[WAITS] = {[WAIT_CONTROL] = c->control, [WAIT_HEARTBEAT] = c->heartbeat, [WAIT_SHELL] = c->shell};
+    void *sockets[WAITS] = {
+        [WAIT_CONTROL] = c->control, [WAIT_HEARTBEAT] = c->heartbeat, [WAIT_INPUT] = c->input, [WAIT_SHELL] = c->shell};
     int files[WAITS] = {[WAIT_OUTPUT] = k->link.output,
                         [WAIT_ERRORS] = k->link.errors,
                         [WAIT_SESSION] = k->link.socket,
@@ -214,6 +256,7 @@ static bool wait_for_any(kernel *k, bool shell, zmq_pollitem_t items[WAITS])
     }
     if (items[WAIT_HEARTBEAT].revents) channels_echo(&k->channels);
     if (items[WAIT_CONTROL].revents) answer_one(k, k->channels.control);
+    if (items[WAIT_INPUT].revents) kernel_take_input(k);
     return true;
 }
 
@@ -229,6 +272,7 @@ static bool take_events(kernel *k, session_message *event, string *payload)
             deliver_interrupts(k);
             break;
         case SESSION_SIZE: definitions_set_size(&k->known, event->name, event->number); break;
+        case SESSION_INPUT: kernel_ask(k); break;
         case SESSION_DISPLAY:
         case SESSION_RESULT: kernel_show(k, event, payload); break;
         case SESSION_DONE:
@@ -263,6 +307,7 @@ int kernel_serve(kernel *k)
         pass_on_output(k);
         if (items[WAIT_DEATH].revents) kernel_renew_session(k, true); /* it was killed between two cells */
         if (!k->ends && items[WAIT_SHELL].revents) answer_one(k, k->channels.shell);
+        answer_held(k);
     }
     return 0;
 }

@@ -27,7 +27,9 @@ typedef struct kernel {
     int cells;              /* compiled so far */
     const message *request; /* being answered */
     int interrupts;         /* of the running cell */
-    bool ends;              /* after this request */
+    message *held;          /* requests that had arrived when a cell failed: cells among them are not run */
+    size_t held_count;
+    bool ends; /* after this request */
 } kernel;
 
 /* ---- kernel.c ---- */
@@ -46,12 +48,19 @@ bool kernel_wait(kernel *k, session_message *event, string *payload);
 
 /* ---- Requests, each in its file ---- */
 
+/* Take all requests that have arrived out of their channel: kernel_serve() answers them, but runs no cells. */
+void kernel_hold_requests(kernel *k);          /* kernel.c */
 void kernel_execute(kernel *k, void *socket);  /* execute.c */
 void kernel_complete(kernel *k, void *socket); /* introspect.c */
 void kernel_inspect(kernel *k, void *socket);
 void kernel_is_complete(kernel *k, void *socket);
 void kernel_history(kernel *k, void *socket); /* history.c */
 void kernel_remember(kernel *k, const char *code);
+
+/* ---- input.c: lines that a cell reads from the user ---- */
+
+void kernel_ask(kernel *k);
+void kernel_take_input(kernel *k);
 
 /* ---- show.c: what the session shows ---- */
 

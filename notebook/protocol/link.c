@@ -94,6 +94,14 @@ bool link_request(session_link *link, const cell_request *request)
     return send(link->socket, request, sizeof *request, MSG_NOSIGNAL) == sizeof *request;
 }
 
+bool link_input(session_link *link, const char *line)
+{
+    input_line packet = {0};
+    int length = line ? snprintf(packet.bytes, sizeof packet.bytes, "%.*s\n", (int)sizeof packet.bytes - 2, line) : 0;
+    packet.size = length;
+    return send(link->socket, &packet, sizeof packet, MSG_NOSIGNAL) == sizeof packet;
+}
+
 bool link_has_message(const session_link *link)
 {
     struct pollfd socket = {.fd = link->socket, .events = POLLIN};

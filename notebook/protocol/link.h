@@ -21,6 +21,7 @@ bool link_start(session_link *link, const char *program, ls_message *why);
 void link_end(session_link *link);
 
 bool link_request(session_link *link, const cell_request *request);
+bool link_input(session_link *link, const char *line);
 bool link_has_message(const session_link *link);
 /* Take it; its payload replaces the contents of `payload`. False: the session has closed its end. */
 bool link_receive(session_link *link, session_message *to, string *payload);

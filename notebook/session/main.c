@@ -123,6 +123,7 @@ static void run(const cell_request *request)
 {
     snapshot_state snapshot = request->runs ? snapshot_begin() : SNAPSHOT_NONE;
     if (snapshot == SNAPSHOT_RESTORED) return;
+    input_begin();
     interrupted = 0; /* from the next line on the kernel may interrupt */
     session_send(&(session_message){.event = SESSION_STARTED, .process = getpid()}, NULL, 0);
     void *library = dlopen(request->path, RTLD_NOW | RTLD_GLOBAL);
@@ -147,6 +148,7 @@ int main(int argc, char **argv)
     const struct sigaction listen = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
     sigaction(SIGINT, &listen, NULL);
     setvbuf(stdout, NULL, _IOLBF, 0);
+    input_open(&kernel_socket);
     for (;;) {
         cell_request request;
         ssize_t got = recv(kernel_socket, &request, sizeof request, 0);

@@ -11,6 +11,11 @@
  * sees both in order. */
 void session_send(const session_message *message, const void *payload, size_t size);
 
+/* Standard input asks the user, through the kernel at this socket, which must stay where it is. */
+void input_open(int *socket);
+/* A cell begins: what an earlier one left unread is forgotten. */
+void input_begin(void);
+
 /* ---- snapshot.c: the session as it was before a cell ----
  *
  * The process forks: the child runs the cell, and the parent waits. If the child ends before the cell does, the parent

@@ -17,6 +17,12 @@ typedef struct cell_request {
     char path[WIRE_PATH];
 } cell_request;
 
+/* From the kernel while a cell waits for input: a line with its end; no bytes if the user cannot be asked. */
+typedef struct input_line {
+    int32_t size;
+    char bytes[4096];
+} input_line;
+
 typedef enum session_event {
     SESSION_STARTED,    /* the cell runs in `process`, whose group has the same number */
     SESSION_DONE,       /* it ended well; the values are in `process` now */
@@ -25,6 +31,7 @@ typedef enum session_event {
     SESSION_SIZE,       /* the array `name` has `number` elements */
     SESSION_DISPLAY,    /* the payload shall be shown, in the place `name` if that is not empty */
     SESSION_RESULT,     /* the payload is the value of the cell */
+    SESSION_INPUT,      /* the cell waits for a line of text */
     SESSION_LOST,       /* never sent: its process has ended with `status`, and with it the values */
 } session_event;
 

@@ -56,8 +56,8 @@ class Notebook:
         from jupyter_client.manager import start_new_kernel
         self.manager, self.client = start_new_kernel(kernel_name="lockstep")
 
-    def begin(self, code):
-        return self.client.execute(code)
+    def begin(self, code, **options):
+        return self.client.execute(code, **dict({"allow_stdin": False}, **options))
 
     def next(self, asked):
         """The next thing published because of a cell, as (kind, content)."""

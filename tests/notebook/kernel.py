@@ -170,9 +170,28 @@ class Cells(unittest.TestCase):
         session.key = key
         self.assertIn("undeclared", self.fails("never").error())
 
+    def test_a_cell_reads_from_the_user(self):
+        begun = self.notebook.begin('int typed; char word[20];\nscanf("%d %19s", &typed, word);', allow_stdin=True)
+        for line in ("12", "words"):
+            self.assertEqual(self.notebook.client.get_stdin_msg(timeout=120)["msg_type"], "input_request")
+            self.notebook.client.input(line)
+        self.assertEqual(self.notebook.finish(begun).status, "ok")
+        self.shows("typed", "12")
+        self.shows("word", "words")
+        outcome = self.ok("getchar()")
+        self.assertEqual(outcome.result(), "-1")
+        self.assertIn("cannot ask", outcome.stream("stderr"))
+
+    def test_cells_behind_an_error_are_not_run(self):
+        begun = [self.notebook.begin(code) for code in ("int ran = 1; usleep(100000); abort();", "int unreached = 2;")]
+        statuses = [self.notebook.finish(one).status for one in begun]
+        self.assertEqual(statuses, ["error", "aborted"])
+        begun = self.notebook.begin("abort();", stop_on_error=False), self.notebook.begin("3")
+        self.assertEqual([self.notebook.finish(one).status for one in begun], ["error", "ok"])
+
     def test_a_silent_cell_leaves_no_trace(self):
         count = self.ok("1").reply["execution_count"]
-        asked = self.notebook.client.execute("2", silent=True)
+        asked = self.notebook.begin("2", silent=True)
         self.assertIsNone(self.notebook.finish(asked).result())
         self.assertEqual(self.ok("1").reply["execution_count"], count + 1)
 
@@ -199,6 +218,27 @@ class Sessions(unittest.TestCase):
         self.assertIn("10 parameters", outcome.result())
         outcome = run("ls_tensor *x = ls_ones(run, LS_F32, 3, 4);\nls_forward(net, x)")
         self.assertIn("[3,2] f32", outcome.result())
+
+    def test_a_training_loop_is_stopped_and_begins_again(self):
+        loop = ('ls_run *run = ls_init(NULL, NULL); int steps = 0;\nprintf("runs\\n");\n'
+                'while (!ls_should_stop(run) && steps < %d) { steps++; usleep(100); }\nls_finish(run);')
+        begun = self.notebook.begin(loop % 100000000)
+        while self.notebook.next(begun)[0] != "stream":
+            pass
+        self.notebook.manager.interrupt_kernel()
+        self.assertEqual(self.notebook.finish(begun).status, "ok")
+        self.notebook.run(loop % 7)
+        self.assertEqual(self.notebook.run("steps").result(), "7")
+
+    def test_a_function_is_launched_from_a_cell(self):
+        run = self.notebook.run
+        run('int train(void *user) { ls_run *run = ls_init(NULL, NULL); printf("rank %d of %d: %d\\n", ls_rank(run),'
+            ' ls_world_size(run), ++*(int *)user); return ls_finish(run); }\nint argument = 42;')
+        outcome = run("ls_launch(train, &argument, .num_processes = 2)")
+        self.assertEqual(outcome.result(), "0")
+        for rank in (0, 1):
+            self.assertIn("rank %d of 2: 43" % rank, outcome.stream())
+        self.assertEqual(run("argument").result(), "42")
 
     def test_reset_forgets_everything(self):
         self.notebook.run("int gone = 1;")
