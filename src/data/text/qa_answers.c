@@ -194,6 +194,32 @@ static void forget_texts(ls_qa_answers *a)
 
 /* ---- Candidates of a question ---- */
 
+/* Could ls_qa_candidates() have found this row of a window: "no answer" in row 0, a part of the context in others? */
+static bool could_be_found(const ls_qa_answers *a, int64_t window, int row, const float *c)
+{
+    int64_t begin = a->windows->tokens->begin[window];
+    ls_token_range context = ls_qa_context_of(a->windows, window);
+    if (row == 0) return c[FIRST] == 0 && c[LAST] == 0;
+    if (c[FIRST] == -1) return true; /* unused */
+    return c[FIRST] >= (float)(context.first - begin) && c[FIRST] <= c[LAST] && c[LAST] < (float)(context.end - begin);
+}
+
+/* Check all rows of a batch before any of it is kept. */
+static bool rows_sound(const ls_qa_answers *a, const char *who, const int64_t *window, const float *rows, int64_t count)
+{
+    ls_run *run = a->object.run;
+    for (int64_t i = 0; i < count; i++)
+        for (int k = 0; k <= a->n_best; k++, rows += COLUMNS)
+            if (!could_be_found(a, window[i], k, rows)) {
+                ls_fail(&run->errors, LS_ERR_VALUE,
+                        "%s: candidate %d of window %lld has tokens %g .. %g, which are not in its context; "
+                        "all processes must read the same questions",
+                        who, k, (long long)window[i], (double)rows[FIRST], (double)rows[LAST]);
+                return false;
+            }
+    return true;
+}
+
 static void take_in(ls_qa_answers *a, int64_t window, const float *rows)
 {
     int64_t question = a->windows->tokens->text[window];
@@ -224,7 +250,7 @@ void ls_qa_answers_add(ls_qa_answers *a, ls_tensor *window, ls_tensor *candidate
     int64_t *windows = fetch(window);
     float *rows = fetch(candidates);
     forget_texts(a);
-    if (windows && rows && windows_exist(a, who, windows, count, INT64_MAX))
+    if (windows && rows && windows_exist(a, who, windows, count, INT64_MAX) && rows_sound(a, who, windows, rows, count))
         for (int64_t i = 0; i < count; i++) take_in(a, windows[i], rows + i * row);
     ls_sys_free(windows);
     ls_sys_free(rows);

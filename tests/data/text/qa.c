@@ -21,11 +21,16 @@ static const ls_questions *questions_of(const char *json)
     return ls_questions_read(run, FOLDER "/questions.json");
 }
 
+static void error_says(const char *words)
+{
+    CHECK_MSG(strstr(ls_error_message(run), words), "\"%s\" is not in \"%s\"", words, ls_error_message(run));
+    ls_clear_error(run);
+}
+
 static void fails_with(const char *json, const char *words)
 {
     CHECK(!questions_of(json));
-    CHECK_MSG(strstr(ls_error_message(run), words), "\"%s\" is not in \"%s\"", words, ls_error_message(run));
-    ls_clear_error(run);
+    error_says(words);
 }
 
 /* ---- files ---- */
@@ -249,6 +254,23 @@ static void shapes_that_do_not_fit_are_refused(void)
     ls_clear_error(run);
 }
 
+static void candidates_outside_the_context_are_refused(void)
+{
+    static const float wild[][2] = {{1e9f, 1e9f}, {3, 1e9f}, {-7, 3}, {0, 3}, {3, 8}, {5, 4}, {(float)NAN, 3}};
+    ls_qa_windows *windows = ls_qa_windows_new(letters(), questions_of(ALPHABET), .max_length = 9, .stride = 2);
+    ls_qa_answers *answers = ls_qa_answers_new(windows, .n_best = 1);
+    int64_t number = 1;
+    ls_tensor *window = ls_from(run, LS_I64, LS_SHAPE(1), &number);
+    for (size_t i = 0; i < sizeof wild / sizeof *wild; i++) {
+        float rows[2][4] = {{0, 0, 1, 1}, {wild[i][0], wild[i][1], 2, 2}};
+        ls_qa_answers_add(answers, window, ls_from(run, LS_F32, LS_SHAPE(1, 2, 4), rows));
+        error_says("candidate 1 of window 1 has tokens ");
+    }
+    float rows[2][4] = {{3, 3, 1, 1}, {-1, -1, 0, 0}};
+    ls_qa_answers_add(answers, window, ls_from(run, LS_F32, LS_SHAPE(1, 2, 4), rows));
+    error_says("candidate 0 of window 1 has tokens 3 .. 3");
+}
+
 /* ---- the cache ---- */
 
 static void models_are_found_in_the_hubs_cache(void)
@@ -305,6 +327,7 @@ int main(int argc, char **argv)
     CHECK_RUN(the_best_pair_of_all_windows_is_the_answer);
     CHECK_RUN(no_answer_wins_by_more_than_the_threshold);
     CHECK_RUN(shapes_that_do_not_fit_are_refused);
+    CHECK_RUN(candidates_outside_the_context_are_refused);
     CHECK_RUN(models_are_found_in_the_hubs_cache);
     ls_finish(run);
     folder_remove(FOLDER);
