@@ -189,6 +189,15 @@ static scores scores_of(const int64_t *count, int64_t classes)
     return (scores){right / all, f1, spread > 0 ? (right * all - chance) / spread : 0};
 }
 
+/* Logits that are not have no highest one, and every score of them would be made up. */
+static bool are_finite(ls_run *run, ls_tensor *logits)
+{
+    if (!isfinite(ls_item(ls_sum(logits))))
+        ls_set_error(run, LS_ERR_VALUE,
+                     "the model's logits are not finite: its weights are damaged, or its training diverged");
+    return !ls_error(run);
+}
+
 /* Each process classifies its part; each text is counted once. */
 static scores evaluate(ls_run *run, ls_module *model, ls_loader *loader, int64_t batch, int64_t classes)
 {
@@ -198,8 +207,9 @@ static scores evaluate(ls_run *run, ls_module *model, ls_loader *loader, int64_t
     ls_eval(model);
     ls_no_grad_begin(run);
     for (ls_batch b; ls_next(loader, &b);) {
-        ls_tensor *label = ls_mul_scalar(b.label, (double)classes), *guess = ls_argmax(classify(model, &b));
-        ls_tensor *pairs = ls_gather(run, ls_add(label, guess));
+        ls_tensor *logits = ls_gather(run, classify(model, &b)), *label = ls_gather(run, b.label);
+        ls_tensor *pairs = ls_add(ls_mul_scalar(label, (double)classes), ls_argmax(logits));
+        if (!are_finite(run, logits)) break;
         if (!ls_read(pairs, pair, (size_t)ls_numel(pairs) * sizeof *pair)) break;
         for (int64_t i = 0; i < ls_numel(pairs); i++) count[pair[i]]++;
     }
@@ -247,6 +257,7 @@ static ls_module *train(ls_run *run, const options *o, const char *folder, ls_to
         }
         ls_progress_free(bar);
         scores s = evaluate(run, model, eval, o->eval_batch, ls_class_count(train_set));
+        if (ls_error(run)) return model;
         ls_track(run, ls_optim_steps_taken(adam), {"accuracy", s.accuracy}, {"f1", s.f1}, {"matthews", s.matthews});
         ls_print(run, "epoch %d: accuracy %.4f, F1 %.4f, Matthews %.4f\n", epoch, s.accuracy, s.f1, s.matthews);
         if (o->save_epochs) ls_save_state(run, NULL);
@@ -269,11 +280,11 @@ static void predict_line(ls_run *run, const options *o, ls_module *model, ls_tok
     ls_shape shape = LS_SHAPE(1, e ? e->begin[1] : 0);
     ls_tensor *ids = ls_from(run, LS_I32, shape, e ? e->id : NULL);
     ls_tensor *types = ls_from(run, LS_I8, shape, e ? e->type : NULL);
-    ls_tensor *chances = ls_softmax(ls_forward(model, ids, NULL, types), -1);
+    ls_tensor *logits = ls_forward(model, ids, NULL, types), *chances = ls_softmax(logits, -1);
     const char *label = ls_bert_label(model, (int64_t)ls_item(ls_argmax(chances)));
     double chance = ls_item(ls_max(chances));
     if (tab) *tab = '\t';
-    if (!ls_error(run)) ls_print(run, "%s (%.1f %%): %s\n", label, 100 * chance, line);
+    if (are_finite(run, logits)) ls_print(run, "%s (%.1f %%): %s\n", label, 100 * chance, line);
     ls_encoding_free(e);
     ls_scope_end(run, mark, NULL);
 }

@@ -120,7 +120,8 @@ LS_API ls_qa_answers *ls_qa_answers_new_sized(ls_qa_windows *windows, const ls_q
  * not depend on the lengths of the windows, so processes can gather the results. */
 LS_API ls_tensor *ls_qa_candidates(ls_qa_answers *answers, ls_tensor *window, ls_tensor *start, ls_tensor *end);
 /* Add results of ls_qa_candidates(), of this process or gathered from all. A window added before is ignored.
- * Candidates outside the context of their window are an error, as when processes read different questions. */
+ * Candidates outside the context of their window are an error, as when processes read different questions; so are logits
+ * that are NaN or infinite. */
 LS_API void ls_qa_answers_add(ls_qa_answers *answers, ls_tensor *window, ls_tensor *candidates);
 
 /* The answer to each question, for ls_questions_score(). Valid until more is added. */

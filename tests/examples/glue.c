@@ -20,20 +20,28 @@ static uint32_t draw(uint32_t *state, uint32_t below)
     return (*state >> 8) % below;
 }
 
-static void a_model_to_start_from_is_made(void)
+static void make_model(const char *folder, double bias)
 {
     ls_run *run = ls_init(NULL, NULL);
     ls_module *model = ls_bert_for_sequence_classification_new(
         run, NULL, .vocab_size = 37, .hidden_size = 32, .num_hidden_layers = 1, .num_attention_heads = 2,
         .intermediate_size = 64, .max_position_embeddings = 64, .hidden_dropout_prob = 0,
         .attention_probs_dropout_prob = 0, .initializer_range = 0.1);
-    ls_save_model(run, model, FOLDER "/model");
+    ls_init_constant(ls_state_find(ls_parameters(model), "classifier.bias"), bias);
+    ls_save_model(run, model, folder);
     CHECK(ls_finish(run) == 0);
-    FILE *file = fopen(FOLDER "/model/vocab.txt", "w");
+    char path[512];
+    snprintf(path, sizeof path, "%s/vocab.txt", folder);
+    FILE *file = fopen(path, "w");
     fputs("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n", file);
     for (int c = 'a'; c <= 'z'; c++) fprintf(file, "%c\n", c);
     for (int i = 0; i < 6; i++) fprintf(file, "%s\n", WORDS[i / 2][i % 2]);
     fclose(file);
+}
+
+static void a_model_to_start_from_is_made(void)
+{
+    make_model(FOLDER "/model", 0);
 }
 
 /* Some letters, with one word of the class among them where there is a class. */
@@ -248,6 +256,17 @@ static void tasks_are_found_in_the_cache(void)
               "load_dataset('glue', 'mrpc')");
 }
 
+static void a_broken_model_gets_no_scores(void)
+{
+    make_model(FOLDER "/broken", (double)NAN);
+    char *said = glue("", SST2 "--max_steps 1 --model_name_or_path " FOLDER "/broken --output_dir " FOLDER "/none", 1);
+    CHECK_MSG(strstr(said, "logits are not finite") && !strstr(said, "accuracy"), "%s", said);
+    free(said);
+    said = glue("", "--output_dir " FOLDER "/broken --predict x", 1);
+    CHECK_MSG(strstr(said, "logits are not finite") && !strstr(said, "%)"), "%s", said);
+    free(said);
+}
+
 static void what_is_missing_is_named(void)
 {
 #define MODEL "--model_name_or_path " FOLDER "/model "
@@ -307,6 +326,7 @@ int main(int argc, char **argv)
     CHECK_RUN(there_may_be_more_classes);
     CHECK_RUN(tasks_are_found_in_the_cache);
     CHECK_RUN(what_is_missing_is_named);
+    CHECK_RUN(a_broken_model_gets_no_scores);
     folder_remove(FOLDER);
     return check_done();
 }

@@ -141,11 +141,27 @@ typedef struct batch {
     candidate *candidate; /* the same */
 } batch;
 
+/* Can scores be compared? A logit of -infinity rules a token out; NaN and +infinity come from a broken model. */
+static bool is_score(float logit)
+{
+    return logit < (float)INFINITY;
+}
+
+static float first_broken(const float *logits, int64_t count)
+{
+    for (int64_t t = 0; t < count; t++)
+        if (!is_score(logits[t])) return logits[t];
+    return logits[0];
+}
+
+/* A broken logit takes the place of the one of "no answer", so that ls_qa_answers_add() finds it in all processes. */
 static void fill_rows(const ls_qa_answers *a, const batch *b, float *rows)
 {
+    const int64_t *begin = a->windows->tokens->begin;
     for (int64_t i = 0; i < b->count; i++) {
         const float *start = b->start + i * b->width, *end = b->end + i * b->width;
-        candidate none = {b->window[i], 0, 0, start[0], end[0]};
+        int64_t length = begin[b->window[i] + 1] - begin[b->window[i]];
+        candidate none = {b->window[i], 0, 0, first_broken(start, length), first_broken(end, length)};
         find_candidates(a, b->window[i], start, end, b->tokens, b->candidate);
         write_row(rows, &none);
         rows += COLUMNS;
@@ -204,19 +220,27 @@ static bool could_be_found(const ls_qa_answers *a, int64_t window, int row, cons
     return c[FIRST] >= (float)(context.first - begin) && c[FIRST] <= c[LAST] && c[LAST] < (float)(context.end - begin);
 }
 
+static bool row_sound(const ls_qa_answers *a, const char *who, int64_t window, int row, const float *c)
+{
+    ls_run *run = a->object.run;
+    if (!could_be_found(a, window, row, c))
+        ls_fail(&run->errors, LS_ERR_VALUE,
+                "%s: candidate %d of window %lld has tokens %g .. %g, which are not in its context; all processes must "
+                "read the same questions",
+                who, row, (long long)window, (double)c[FIRST], (double)c[LAST]);
+    else if (!is_score(c[START_LOGIT]) || !is_score(c[END_LOGIT]))
+        ls_fail(&run->errors, LS_ERR_VALUE,
+                "%s: logits of window %lld are %s; the weights of the model are damaged, or its training diverged", who,
+                (long long)window, isnan(c[START_LOGIT]) || isnan(c[END_LOGIT]) ? "NaN" : "infinite");
+    return !ls_failed(run);
+}
+
 /* Check all rows of a batch before any of it is kept. */
 static bool rows_sound(const ls_qa_answers *a, const char *who, const int64_t *window, const float *rows, int64_t count)
 {
-    ls_run *run = a->object.run;
     for (int64_t i = 0; i < count; i++)
         for (int k = 0; k <= a->n_best; k++, rows += COLUMNS)
-            if (!could_be_found(a, window[i], k, rows)) {
-                ls_fail(&run->errors, LS_ERR_VALUE,
-                        "%s: candidate %d of window %lld has tokens %g .. %g, which are not in its context; "
-                        "all processes must read the same questions",
-                        who, k, (long long)window[i], (double)rows[FIRST], (double)rows[LAST]);
-                return false;
-            }
+            if (!row_sound(a, who, window[i], k, rows)) return false;
     return true;
 }
 

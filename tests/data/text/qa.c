@@ -271,6 +271,23 @@ static void candidates_outside_the_context_are_refused(void)
     error_says("candidate 0 of window 1 has tokens 3 .. 3");
 }
 
+static void logits_of_a_broken_model_are_refused(void)
+{
+    ls_qa_windows *windows = ls_qa_windows_new(letters(), questions_of(ALPHABET), .max_length = 9, .stride = 2);
+    ls_qa_answers *answers = ls_qa_answers_new(windows);
+    int64_t numbers[3] = {0, 1, 2};
+    ls_tensor *window = ls_from(run, LS_I64, LS_SHAPE(3), numbers);
+    ls_tensor *good = logits((const int[][2]){{1, 5}}, (const float[]){-INFINITY}, 1);
+    static const float broken[] = {(float)NAN, (float)INFINITY};
+    for (int i = 0; i < 4; i++) {
+        ls_tensor *bad = logits((const int[][2]){{1, 8}}, &broken[i / 2], 1);
+        ls_qa_answers_add(answers, window, ls_qa_candidates(answers, window, i % 2 ? bad : good, i % 2 ? good : bad));
+        error_says(i / 2 ? "logits of window 1 are infinite" : "logits of window 1 are NaN");
+    }
+    ls_qa_answers_add(answers, window, ls_qa_candidates(answers, window, good, good));
+    CHECK(ls_qa_answers_best(answers));
+}
+
 /* ---- the cache ---- */
 
 static void models_are_found_in_the_hubs_cache(void)
@@ -328,6 +345,7 @@ int main(int argc, char **argv)
     CHECK_RUN(no_answer_wins_by_more_than_the_threshold);
     CHECK_RUN(shapes_that_do_not_fit_are_refused);
     CHECK_RUN(candidates_outside_the_context_are_refused);
+    CHECK_RUN(logits_of_a_broken_model_are_refused);
     CHECK_RUN(models_are_found_in_the_hubs_cache);
     ls_finish(run);
     folder_remove(FOLDER);
