@@ -104,7 +104,7 @@ LS_API ls_dataset *ls_qa_windows_dataset(ls_qa_windows *windows);
 typedef struct ls_qa_answers ls_qa_answers;
 
 typedef struct ls_qa_answers_opts {
-    int n_best LS_DEFAULT(20);            /* candidates to keep for each window, and for each question */
+    int n_best LS_DEFAULT(20);            /* candidates of a window, and of a question; at most those there can be */
     int max_answer_length LS_DEFAULT(30); /* tokens */
     double
         null_threshold LS_DEFAULT(0.0); /* SQuAD 2.0: "no answer" wins where it scores more than this above the best */
@@ -120,8 +120,8 @@ LS_API ls_qa_answers *ls_qa_answers_new_sized(ls_qa_windows *windows, const ls_q
  * not depend on the lengths of the windows, so processes can gather the results. */
 LS_API ls_tensor *ls_qa_candidates(ls_qa_answers *answers, ls_tensor *window, ls_tensor *start, ls_tensor *end);
 /* Add results of ls_qa_candidates(), of this process or gathered from all. A window added before is ignored.
- * Candidates outside the context of their window are an error, as when processes read different questions; so are logits
- * that are NaN or infinite. */
+ * Candidates outside the context of their window are an error, as when processes read different questions; so are
+ * logits that are NaN or infinite. */
 LS_API void ls_qa_answers_add(ls_qa_answers *answers, ls_tensor *window, ls_tensor *candidates);
 
 /* The answer to each question, for ls_questions_score(). Valid until more is added. */

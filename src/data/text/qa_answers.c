@@ -1,6 +1,7 @@
 /* qa_answers.c - from start and end logits of windows to one answer per question.
  *
  * The n best pairs (start, end) of every window are kept: the n best of a question are among those of its windows. */
+#include <limits.h>
 #include <math.h>
 
 #include <string.h>
@@ -34,13 +35,25 @@ static float score_of(const candidate *c)
     return c->start_logit + c->end_logit;
 }
 
+/* How many of the `n` best, which are sorted, score at least `least`. */
+static int count_above(const candidate *best, int n, float least)
+{
+    int low = 0, high = n;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (best[middle].window >= 0 && score_of(&best[middle]) >= least) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
 /* Insert a candidate among the `n` best, which are sorted; the earlier one of equals stays first. */
 static void insert(candidate *best, int n, const candidate *c)
 {
-    int at = n;
-    while (at > 0 && (best[at - 1].window < 0 || score_of(&best[at - 1]) < score_of(c))) at--;
+    int at = count_above(best, n, score_of(c));
     if (at == n) return;
-    memmove(best + at + 1, best + at, (size_t)(n - 1 - at) * sizeof *best);
+    int there = at + count_above(best + at, n - at, -INFINITY), moved = there < n ? there : n - 1;
+    memmove(best + at + 1, best + at, (size_t)(moved - at) * sizeof *best);
     best[at] = *c;
 }
 
@@ -436,6 +449,21 @@ static void clear(void *object)
     ls_sys_free(a->seen);
 }
 
+/* The most candidates that a question can have, in all its windows together: no list needs to be longer. */
+static int most_candidates(const ls_qa_windows *windows, int max_answer_length)
+{
+    const ls_encoding *e = windows->tokens;
+    int64_t most = 1, here = 0;
+    for (int64_t w = 0; w < e->count; w++) {
+        ls_token_range context = ls_qa_context_of(windows, w);
+        int64_t tokens = context.end - context.first, longest = tokens < max_answer_length ? tokens : max_answer_length;
+        if (w && e->text[w] != e->text[w - 1]) here = 0;
+        here += tokens * longest - longest * (longest - 1) / 2; /* the last tokens begin fewer answers */
+        if (here > most) most = here;
+    }
+    return most < INT_MAX ? (int)most : INT_MAX;
+}
+
 static bool sound(ls_run *run, const ls_qa_answers_opts *opts)
 {
     if (opts->n_best < 1)
@@ -456,9 +484,10 @@ ls_qa_answers *ls_qa_answers_new_sized(ls_qa_windows *windows, const ls_qa_answe
     if (ls_failed(run) || !sound(run, &opts)) return NULL;
     ls_qa_answers *a = ls_object_new(run, LS_OBJECT_QA_ANSWERS, sizeof *a, clear);
     if (!a) return NULL;
-    size_t questions = (size_t)windows->questions->count, places = questions * (size_t)opts.n_best;
+    int most = most_candidates(windows, opts.max_answer_length);
     a->windows = windows;
-    a->n_best = opts.n_best;
+    a->n_best = opts.n_best < most ? opts.n_best : most;
+    size_t questions = (size_t)windows->questions->count, places = questions * (size_t)a->n_best;
     a->max_answer_length = opts.max_answer_length;
     a->null_threshold = opts.null_threshold;
     a->best = ls_sys_alloc(places * sizeof *a->best + 1);

@@ -217,6 +217,24 @@ static void the_best_pair_of_all_windows_is_the_answer(void)
     free(text);
 }
 
+/* Windows of 5, 5 and 4 letters have 9, 9 and 7 parts of one or two letters. */
+static void no_more_candidates_are_kept_than_there_can_be(void)
+{
+    ls_qa_windows *windows = ls_qa_windows_new(letters(), questions_of(ALPHABET), .max_length = 9, .stride = 2);
+    ls_qa_answers *answers = ls_qa_answers_new(windows, .n_best = 100000000, .max_answer_length = 2);
+    int64_t numbers[3] = {0, 1, 2};
+    ls_tensor *window = ls_from(run, LS_I64, LS_SHAPE(3), numbers), *x = logits(NULL, NULL, 0);
+    ls_tensor *found = ls_qa_candidates(answers, window, x, x);
+    CHECK(ls_dim(found, 1) == 1 + 25);
+    ls_qa_answers_add(answers, window, found);
+    CHECK(ls_qa_answers_write(answers, NULL, FOLDER "/nbest.json", NULL));
+    char *text = file_text(FOLDER "/nbest.json", NULL);
+    int listed = 0;
+    for (const char *at = text; (at = strstr(at, "\"score\"")); at++) listed++;
+    CHECK_MSG(listed == 25, "%d", listed);
+    free(text);
+}
+
 static void no_answer_wins_by_more_than_the_threshold(void)
 {
     for (int i = 0; i < 2; i++) {
@@ -342,6 +360,7 @@ int main(int argc, char **argv)
     CHECK_RUN(windows_overlap_and_know_where_the_answer_is);
     CHECK_RUN(a_question_that_fills_the_window_is_an_error);
     CHECK_RUN(the_best_pair_of_all_windows_is_the_answer);
+    CHECK_RUN(no_more_candidates_are_kept_than_there_can_be);
     CHECK_RUN(no_answer_wins_by_more_than_the_threshold);
     CHECK_RUN(shapes_that_do_not_fit_are_refused);
     CHECK_RUN(candidates_outside_the_context_are_refused);
