@@ -10,15 +10,17 @@
  * A model is a folder with config.json, weights and vocabulary, or the name of one in Hugging Face's local cache.
  * --output_dir becomes such a folder. An interrupted training resumes exactly at its last checkpoint with
  * --resume_from_checkpoint latest; on SIGTERM the program saves a checkpoint first. */
+#define _POSIX_C_SOURCE 200809L /* getline, strdup */
 #include <lockstep.h>
 
+#include <errno.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { LONGEST_PATH = 4096, LONGEST_LINE = 1 << 16 };
+enum { LONGEST_PATH = 4096 };
 
 typedef struct options {
     const char *model, *task, *data_dir, *train_file, *validation_file, *text, *second, *label, *checkpointing_steps;
@@ -289,22 +291,67 @@ static void predict_line(ls_run *run, const options *o, ls_module *model, ls_tok
     ls_scope_end(run, mark, NULL);
 }
 
+/* A text given as an argument has several words; one word with a slash or the suffix of a text file is a path. */
+static bool looks_like_path(const char *name)
+{
+    static const char *const suffixes[] = {".txt", ".tsv", ".csv"};
+    size_t length = strlen(name);
+    if (strpbrk(name, " \t\n")) return false;
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
+        size_t suffix = strlen(suffixes[i]);
+        if (length > suffix && !strcmp(name + length - suffix, suffixes[i])) return true;
+    }
+    return strchr(name, '/') != NULL;
+}
+
+static void predict_file(ls_run *run, const options *o, ls_module *model, ls_tokenizer *tokenizer, const char *path,
+                         FILE *file)
+{
+    char *line = NULL;
+    size_t room = 0;
+    while (!ls_error(run) && getline(&line, &room, file) >= 0) predict_line(run, o, model, tokenizer, line);
+    if (ferror(file)) /* a folder opens, but cannot be read */
+        ls_set_error(run, LS_ERR_IO, "--predict %s: %s; give a file with a text in each line", path, strerror(errno));
+    free(line);
+}
+
+static void predict_text(ls_run *run, const options *o, ls_module *model, ls_tokenizer *tokenizer, const char *text)
+{
+    char *line = strdup(text);
+    if (!line) exit(1);
+    predict_line(run, o, model, tokenizer, line);
+    free(line);
+}
+
 static void predict(ls_run *run, const options *o, ls_module *model, ls_tokenizer *tokenizer)
 {
-    static char line[LONGEST_LINE];
     ls_eval(model);
     ls_no_grad_begin(run);
     for (int64_t i = 0; i < o->predict.count && !ls_error(run); i++) {
-        FILE *file = fopen(o->predict.name[i], "r");
-        if (file)
-            while (!ls_error(run) && fgets(line, sizeof line, file)) predict_line(run, o, model, tokenizer, line);
-        else {
-            snprintf(line, sizeof line, "%s", o->predict.name[i]); /* a text */
-            predict_line(run, o, model, tokenizer, line);
-        }
+        const char *name = o->predict.name[i];
+        FILE *file = fopen(name, "r");
+        if (file) predict_file(run, o, model, tokenizer, name, file);
+        else if (looks_like_path(name))
+            ls_set_error(run, LS_ERR_IO, "--predict %s: %s; give an existing file, or a text of several words", name,
+                         strerror(errno));
+        else predict_text(run, o, model, tokenizer, name);
         if (file) fclose(file);
     }
     ls_no_grad_end(run);
+}
+
+/* The model that a training saved. Without a trained head its predictions would be random. */
+static ls_module *trained_model(ls_run *run, const char *folder)
+{
+    const ls_contents *contents = ls_contents_read(run, folder);
+    bool has_head = false;
+    for (int64_t i = 0; contents && i < contents->count && !has_head; i++)
+        has_head = !strncmp(contents->tensors[i].name, "classifier.", strlen("classifier."));
+    if (contents && !has_head)
+        ls_set_error(run, LS_ERR_VALUE,
+                     "--predict: %s has no classifier, only an encoder; train one first (--model_name_or_path %s)",
+                     folder, folder);
+    return ls_bert_for_sequence_classification_new(run, folder);
 }
 
 int main(int argc, char **argv)
@@ -327,8 +374,7 @@ int main(int argc, char **argv)
                      o.model, o.model, found);
     const char *folder = o.model ? found : ls_project_dir(run);
     ls_tokenizer *tokenizer = ls_tokenizer_new(run, folder);
-    ls_module *model =
-        o.model ? train(run, &o, folder, tokenizer) : ls_bert_for_sequence_classification_new(run, folder);
+    ls_module *model = o.model ? train(run, &o, folder, tokenizer) : trained_model(run, folder);
     predict(run, &o, model, tokenizer);
     return ls_finish(run);
 }

@@ -197,6 +197,36 @@ static void it_predicts_texts_and_files(void)
     free(said);
 }
 
+static void a_line_of_any_length_is_one_text(void)
+{
+    FILE *file = fopen(FOLDER "/long.txt", "w");
+    fputs("lovely", file);
+    for (int i = 0; i < 40000; i++) fputs(" a", file);
+    fputs("\nbad", file);
+    fclose(file);
+    char *said = glue("", "--output_dir " FOLDER "/out --max_length 32 --predict " FOLDER "/long.txt", 0);
+    int count = 0;
+    for (const char *at = said; (at = strstr(at, " %): ")); at++) count++;
+    CHECK_MSG(count == 2 && strstr(said, "negative ("), "%d", count);
+    free(said);
+}
+
+/* Nothing is taken for a text that was meant as a path, and no class is drawn at random. */
+static void what_cannot_be_predicted_is_refused(void)
+{
+    static const char *const cases[][2] = {
+        {"--output_dir " FOLDER "/out --predict " FOLDER "/nowhere", "nowhere: No such file"},
+        {"--output_dir " FOLDER "/out --predict nowhere.txt", "nowhere.txt: No such file"},
+        {"--output_dir " FOLDER "/out --predict " FOLDER, FOLDER ": Is a directory"},
+        {"--output_dir " FOLDER "/headless --predict good", "headless has no classifier"},
+    };
+    ls_run *run = ls_init(NULL, NULL);
+    ls_save_model(run, ls_bert_new(run, FOLDER "/model"), FOLDER "/headless");
+    CHECK(ls_finish(run) == 0);
+    CHECK(!system("cp " FOLDER "/model/vocab.txt " FOLDER "/headless"));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) glue_says("", cases[i][0], 1, cases[i][1]);
+}
+
 static void predicts(const char *folder, const char *text, const char *label)
 {
     char flags[256];
@@ -321,6 +351,8 @@ int main(int argc, char **argv)
     CHECK_RUN(a_norm_of_zero_does_not_clip);
     CHECK_RUN(it_saves_when_it_is_told_to_end);
     CHECK_RUN(it_predicts_texts_and_files);
+    CHECK_RUN(a_line_of_any_length_is_one_text);
+    CHECK_RUN(what_cannot_be_predicted_is_refused);
     CHECK_RUN(pairs_are_read_and_predicted);
     CHECK_RUN(files_without_names_of_columns_are_read);
     CHECK_RUN(there_may_be_more_classes);
