@@ -14,11 +14,18 @@ extern "C" {
 /* Show data of a MIME type below the cell: text/plain, text/html, text/markdown, image/svg+xml, image/png,
  * image/jpeg. */
 void ls_notebook_display(const char *mime, const void *data, size_t size);
-/* The same in a place with a name: the first call makes it, later ones replace what it shows. */
+/* The same in a place with a name: the first call of a cell makes it, later ones replace what it shows. */
 void ls_notebook_update(const char *place, const char *mime, const void *data, size_t size);
 /* Show a picture: a file whose name ends in .png, .jpg or .svg. False, with a message on stderr, if it cannot be
  * read. */
 bool ls_notebook_picture(const char *path);
+
+/* Add a point to a curve, drawn below the cell while it runs; each name has its own panel of one picture:
+ *
+ *     ls_notebook_curve(run, "loss", step, ls_item(loss));
+ *
+ * Steps of a curve must increase. At most 16 curves in a cell. In a job, only the main process should call it. */
+void ls_notebook_curve(ls_run *run, const char *name, double step, double value);
 
 /* Was the running cell asked to stop (the notebook's stop button)? Loops with a run ask ls_should_stop(run) instead. */
 bool ls_notebook_interrupted(void);

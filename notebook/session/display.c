@@ -8,10 +8,16 @@
 #include "display.h"
 #include "session.h"
 
-/* Places that exist: their names are remembered, because the first picture in a place is announced differently. */
+/* Places of the running cell: the first picture in a place is announced differently from those that replace it. */
 enum { MOST_PLACES = 256 };
 static char places[MOST_PLACES][WIRE_NAME];
-static int place_count;
+static int place_count, cell_number;
+
+void display_begin(int cell)
+{
+    cell_number = cell;
+    place_count = 0;
+}
 
 static bool place_exists(const char *name)
 {
@@ -48,7 +54,7 @@ void ls_notebook_display(const char *mime, const void *data, size_t size)
 void ls_notebook_update(const char *place, const char *mime, const void *data, size_t size)
 {
     session_message message = {.event = SESSION_DISPLAY};
-    snprintf(message.name, sizeof message.name, "%s", place);
+    snprintf(message.name, sizeof message.name, "cell %d: %s", cell_number, place);
     message.update = place_exists(message.name);
     display_send(&message, &(display_data){mime, data, size}, 1);
 }
@@ -62,18 +68,10 @@ static const char *picture_type(const char *path)
     return NULL;
 }
 
-bool ls_notebook_picture(const char *path)
+bool display_file(const char *place, const char *mime, const char *path)
 {
-    const char *type = picture_type(path);
-    if (!type) {
-        fprintf(stderr, "%s: not a picture: the name ends neither in .png nor in .jpg nor in .svg\n", path);
-        return false;
-    }
     FILE *file = fopen(path, "rb");
-    if (!file) {
-        perror(path);
-        return false;
-    }
+    if (!file) return false;
     char *bytes = NULL;
     size_t size = 0, got;
     FILE *copy = open_memstream(&bytes, &size);
@@ -81,7 +79,20 @@ bool ls_notebook_picture(const char *path)
     while (copy && (got = fread(piece, 1, sizeof piece, file)) > 0) fwrite(piece, 1, got, copy);
     fclose(file);
     if (!copy || fclose(copy) != 0) return false;
-    ls_notebook_display(type, bytes, size);
+    if (place) ls_notebook_update(place, mime, bytes, size);
+    else ls_notebook_display(mime, bytes, size);
     free(bytes);
     return true;
+}
+
+bool ls_notebook_picture(const char *path)
+{
+    const char *type = picture_type(path);
+    if (!type) {
+        fprintf(stderr, "%s: not a picture: the name ends neither in .png nor in .jpg nor in .svg\n", path);
+        return false;
+    }
+    bool shown = display_file(NULL, type, path);
+    if (!shown) perror(path);
+    return shown;
 }

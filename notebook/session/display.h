@@ -2,6 +2,8 @@
 #ifndef LOCKSTEP_NOTEBOOK_DISPLAY_H
 #define LOCKSTEP_NOTEBOOK_DISPLAY_H
 
+#include <stdbool.h>
+
 #include "wire.h"
 
 typedef struct display_data {
@@ -12,5 +14,9 @@ typedef struct display_data {
 
 /* Send forms of the same thing with a message: SESSION_DISPLAY or SESSION_RESULT. */
 void display_send(const session_message *message, const display_data *forms, int count);
+/* Show the contents of a file in a place, or below the cell if `place` is NULL. False: it cannot be read; errno. */
+bool display_file(const char *place, const char *mime, const char *path);
+/* A cell begins: its places are its own, so that running it again does not change what other cells show. */
+void display_begin(int cell);
 
 #endif

@@ -17,6 +17,7 @@
 
 #include <lockstep/notebook.h>
 
+#include "display.h"
 #include "session.h"
 
 /* Cells call functions without a session among their arguments, and signals belong to the process: hence globals. */
@@ -124,6 +125,7 @@ static void run(const cell_request *request)
     snapshot_state snapshot = request->runs ? snapshot_begin() : SNAPSHOT_NONE;
     if (snapshot == SNAPSHOT_RESTORED) return;
     input_begin();
+    display_begin(request->number);
     interrupted = 0; /* from the next line on the kernel may interrupt */
     session_send(&(session_message){.event = SESSION_STARTED, .process = getpid()}, NULL, 0);
     void *library = dlopen(request->path, RTLD_NOW | RTLD_GLOBAL);
@@ -131,6 +133,7 @@ static void run(const cell_request *request)
     snprintf(name, sizeof name, "ls_cell_%d", request->number);
     void *function = library ? dlsym(library, name) : NULL;
     if (function && request->runs) call(function);
+    curves_end();
     if (!function) refuse();
     else session_send(&(session_message){.event = SESSION_DONE, .process = getpid()}, NULL, 0);
     if (snapshot == SNAPSHOT_TAKEN) snapshot_end();

@@ -16,6 +16,9 @@ void input_open(int *socket);
 /* A cell begins: what an earlier one left unread is forgotten. */
 void input_begin(void);
 
+/* Draw the curves of the cell that ends, and forget them. */
+void curves_end(void);
+
 /* ---- snapshot.c: the session as it was before a cell ----
  *
  * The process forks: the child runs the cell, and the parent waits. If the child ends before the cell does, the parent

@@ -131,7 +131,7 @@ class Cells(unittest.TestCase):
                           ' ls_notebook_update("bar", "text/plain", t, strlen(t)); }')
         self.assertEqual(len(outcome.of_kind("display_data")), 1)
         self.assertEqual([m["data"]["text/plain"] for m in outcome.of_kind("update_display_data")], ["1", "2"])
-        self.assertEqual(outcome.of_kind("display_data")[0]["transient"]["display_id"], "bar")
+        self.assertRegex(outcome.of_kind("display_data")[0]["transient"]["display_id"], "^cell .*: bar$")
 
     def test_pictures(self):
         outcome = self.ok('ls_notebook_display("image/png", "\\0\\1\\2\\3", 4);')
@@ -218,6 +218,17 @@ class Sessions(unittest.TestCase):
         self.assertIn("10 parameters", outcome.result())
         outcome = run("ls_tensor *x = ls_ones(run, LS_F32, 3, 4);\nls_forward(net, x)")
         self.assertIn("[3,2] f32", outcome.result())
+
+    def test_a_curve_grows_while_the_cell_runs(self):
+        code = ('ls_run *run = ls_init(NULL, NULL);\nfor (int i = 0; i < 8; i++) {\n'
+                '    ls_notebook_curve(run, "loss", i, 1.0 / (1 + i));\n    usleep(%d);\n}\n%s')
+        outcome = self.notebook.run(code % (100000, "ls_finish(run);"))
+        self.assertEqual((outcome.status, len(outcome.of_kind("display_data"))), ("ok", 1), outcome.error())
+        pictures = [m["data"]["image/svg+xml"] for m in outcome.of_kind("update_display_data")]
+        self.assertGreaterEqual(len(pictures), 2)
+        self.assertIn("loss", pictures[-1])
+        outcome = self.notebook.run(code % (0, "")) # the run goes on: drawn at the end of the cell
+        self.assertEqual(len(outcome.of_kind("update_display_data")), 1)
 
     def test_a_training_loop_is_stopped_and_begins_again(self):
         loop = ('ls_run *run = ls_init(NULL, NULL); int steps = 0;\nprintf("runs\\n");\n'
