@@ -38,6 +38,8 @@ static const char *const common_flags[] = {
     "-Wno-unused-value",
     "-Wno-builtin-declaration-mismatch",
     "-Werror=implicit-function-declaration",
+    "-Werror=incompatible-pointer-types",
+    "-Werror=int-conversion",
     "-fdiagnostics-color=never",
 };
 

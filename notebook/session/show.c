@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "display.h"
+#include "table.h"
 
 static void show(const char *words, size_t size)
 {
@@ -80,8 +81,16 @@ void ls_notebook_show_tensor(ls_tensor *value)
 {
     enum { MOST = 1 << 16 };
     char *words = value ? malloc(MOST) : NULL;
-    if (words) ls_notebook_show_text(ls_format(value, words, MOST));
-    else show_words("NULL");
+    if (!words) {
+        show_words("NULL");
+        return;
+    }
+    ls_format(value, words, MOST);
+    char *table = table_of(value);
+    const display_data forms[] = {{"text/plain", words, strlen(words)},
+                                  {"text/html", table, table ? strlen(table) : 0}};
+    display_send(&(session_message){.event = SESSION_RESULT}, forms, table ? 2 : 1);
+    free(table);
     free(words);
 }
 

@@ -102,6 +102,7 @@ class Cells(unittest.TestCase):
         self.assertRegex(outcome.error(), r"In\[\d+\]:2:8: error: .missing. undeclared")
         self.assertIn("error", self.fails("int = 3;").error())
         self.assertIn("undeclared", self.fails("a2").error())
+        self.assertIn("incompatible", self.fails("int *q1 = 0; double *q2 = q1;").error())
 
     def test_a_missing_symbol_is_an_error(self):
         self.assertIn("no_such_function", self.fails("void no_such_function(void);\nno_such_function();").error())
@@ -218,6 +219,13 @@ class Sessions(unittest.TestCase):
         self.assertIn("10 parameters", outcome.result())
         outcome = run("ls_tensor *x = ls_ones(run, LS_F32, 3, 4);\nls_forward(net, x)")
         self.assertIn("[3,2] f32", outcome.result())
+        outcome = run("ls_arange(run, LS_I32, 20, 0, 1)")
+        table = outcome.of_kind("execute_result")[0]["data"]["text/html"]
+        self.assertIn("<td>10</td><td>11</td><td>&hellip;</td>", table)
+        self.assertIn("[20] i32, cpu", table)
+        for code in ("ls_zeros(run, LS_F32, 2, 3, 4)", "ls_zeros(run, LS_BF16, 2)", "ls_zeros(run, LS_F32, 0)"):
+            outcome = run(code)
+            self.assertEqual(list(outcome.of_kind("execute_result")[0]["data"]), ["text/plain"], code)
 
     def test_a_curve_grows_while_the_cell_runs(self):
         code = ('ls_run *run = ls_init(NULL, NULL);\nfor (int i = 0; i < 8; i++) {\n'
