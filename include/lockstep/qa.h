@@ -111,7 +111,7 @@ typedef struct ls_qa_answers_opts {
     ls_options_end _ LS_DEFAULT({});
 } ls_qa_answers_opts;
 #define ls_qa_answers_opts_defaults .n_best = 20, .max_answer_length = 30
-/* The windows must outlive the answers. */
+/* The windows must outlive the answers. Two questions with the same id are an error; for training they are fine. */
 #define ls_qa_answers_new(...) LS_CALL_1(ls_qa_answers_new, ls_qa_answers_opts, __VA_ARGS__, )
 LS_API ls_qa_answers *ls_qa_answers_new_sized(ls_qa_windows *windows, const ls_qa_answers_opts *opts, size_t opts_size);
 

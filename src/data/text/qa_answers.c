@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/names.h"
 #include "base/opts.h"
 #include "data/text/qa_windows.h"
 
@@ -476,12 +477,31 @@ static bool sound(ls_run *run, const ls_qa_answers_opts *opts)
     return !ls_failed(run);
 }
 
+/* Files of predictions list answers by id, so every question needs one of its own. */
+static bool ids_differ(ls_run *run, const ls_questions *questions)
+{
+    ls_name_table ids = {0};
+    for (int64_t i = 0; i < questions->count && !ls_failed(run); i++) {
+        const char *id = questions->list[i].id;
+        int64_t first = ls_name_table_add(&ids, id, strlen(id), i);
+        if (first == LS_NAME_TABLE_MEMORY)
+            ls_fail(&run->errors, LS_ERR_MEMORY, "ls_qa_answers_new: no memory for %lld ids",
+                    (long long)questions->count);
+        else if (first != i)
+            ls_fail(&run->errors, LS_ERR_VALUE,
+                    "%s: questions %lld and %lld both have the id \"%.60s\"; answers are told apart by their ids",
+                    ls_question_list_of(questions)->path, (long long)first, (long long)i, id);
+    }
+    ls_name_table_free(&ids);
+    return !ls_failed(run);
+}
+
 ls_qa_answers *ls_qa_answers_new_sized(ls_qa_windows *windows, const ls_qa_answers_opts *given, size_t opts_size)
 {
     ls_qa_answers_opts opts = LS_OPTS_READ(ls_qa_answers_opts, given, opts_size);
     if (!windows) return NULL;
     ls_run *run = windows->object.run;
-    if (ls_failed(run) || !sound(run, &opts)) return NULL;
+    if (ls_failed(run) || !sound(run, &opts) || !ids_differ(run, windows->questions)) return NULL;
     ls_qa_answers *a = ls_object_new(run, LS_OBJECT_QA_ANSWERS, sizeof *a, clear);
     if (!a) return NULL;
     int most = most_candidates(windows, opts.max_answer_length);

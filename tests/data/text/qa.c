@@ -306,6 +306,16 @@ static void logits_of_a_broken_model_are_refused(void)
     CHECK(ls_qa_answers_best(answers));
 }
 
+static void two_questions_with_one_id_cannot_be_answered(void)
+{
+    const ls_questions *list = questions_of("{\"data\": [{\"id\": \"x\", \"question\": \"q\", \"context\": \"a\"}, "
+                                            "{\"id\": \"y\", \"question\": \"q\", \"context\": \"a\"}, "
+                                            "{\"id\": \"x\", \"question\": \"q\", \"context\": \"b\"}]}");
+    ls_qa_windows *windows = ls_qa_windows_new(letters(), list, .max_length = 9, .stride = 2);
+    CHECK(windows && !ls_qa_answers_new(windows));
+    error_says(FOLDER "/questions.json: questions 0 and 2 both have the id \"x\"");
+}
+
 /* ---- the cache ---- */
 
 static void models_are_found_in_the_hubs_cache(void)
@@ -365,6 +375,7 @@ int main(int argc, char **argv)
     CHECK_RUN(shapes_that_do_not_fit_are_refused);
     CHECK_RUN(candidates_outside_the_context_are_refused);
     CHECK_RUN(logits_of_a_broken_model_are_refused);
+    CHECK_RUN(two_questions_with_one_id_cannot_be_answered);
     CHECK_RUN(models_are_found_in_the_hubs_cache);
     ls_finish(run);
     folder_remove(FOLDER);
