@@ -1,5 +1,5 @@
-/* glue.c - fine-tune BERT to classify texts, or pairs of texts. The flags are those of Transformers'
- * run_glue.py.
+/* glue.c - fine-tune BERT to classify texts, or pairs of texts. The flags are among those of Transformers'
+ * run_glue.py; docs/bert.md has the differences.
  *
  *     glue --model_name_or_path bert-base-uncased --task_name mrpc --output_dir out --bf16
  *     glue --model_name_or_path bert-base-uncased --task_name mrpc --data_dir MRPC --output_dir out
@@ -14,19 +14,21 @@
 #include <lockstep.h>
 
 #include <errno.h>
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+
+#include "trainer_flags.h"
 
 enum { LONGEST_PATH = 4096 };
 
 typedef struct options {
     const char *model, *task, *data_dir, *train_file, *validation_file, *text, *second, *label, *checkpointing_steps;
-    bool header, with_tracking;
-    int64_t max_length, train_batch, eval_batch, max_steps;
-    double epochs, lr, weight_decay, warmup_ratio, max_grad_norm;
+    bool header, with_tracking, do_train, do_eval, do_predict;
+    int64_t max_length;
+    trainer_flags trainer;
     ls_names predict;
     int64_t save_every; /* steps */
     bool save_epochs;
@@ -59,7 +61,7 @@ static const struct task {
 static const struct task *task_of(const options *o)
 {
     for (size_t i = 0; o->task && i < sizeof tasks / sizeof *tasks; i++)
-        if (!strcmp(o->task, tasks[i].name)) return &tasks[i];
+        if (!strcasecmp(o->task, tasks[i].name)) return &tasks[i];
     return NULL;
 }
 
@@ -67,10 +69,12 @@ static const struct task *task_of(const options *o)
 
 static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
 {
+    trainer_flags *to = &o->trainer;
     ls_flag flags[] = {
         LS_FLAG("model_name_or_path", &o->model, "folder of a BERT model, or its name in Hugging Face's cache"),
-        LS_CHOICE("task_name", &o->task, "mrpc|sst2|cola|rte",
-                  "a GLUE task, whose files are in data_dir or in the cache of Hugging Face's datasets"),
+        LS_FLAG(
+            "task_name", &o->task,
+            "mrpc, sst2, cola or rte of GLUE, whose files are in data_dir or in the cache of Hugging Face's datasets"),
         LS_FLAG("data_dir", &o->data_dir, "folder with train.tsv and dev.tsv"),
         LS_FLAG("train_file", &o->train_file, "training texts: .tsv, .csv or Arrow"),
         LS_FLAG("validation_file", &o->validation_file, "evaluation texts"),
@@ -79,15 +83,12 @@ static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
         LS_FLAG("label_column", &o->label, "column with the labels; without it, \"label\""),
         LS_FLAG("header", &o->header, "the first row names the columns; --no-header: use numbers, from 0"),
         LS_FLAG("max_length", &o->max_length, "most tokens of a text or pair; the rest is truncated"),
-        LS_FLAG("per_device_train_batch_size", &o->train_batch, "texts per batch and process"),
-        LS_FLAG("per_device_eval_batch_size", &o->eval_batch, "the same for evaluation"),
-        LS_FLAG("learning_rate", &o->lr, "highest learning rate"),
-        LS_FLAG("num_train_epochs", &o->epochs, "passes over the training file"),
-        LS_FLAG("max_steps", &o->max_steps, "number of steps, instead of num_train_epochs; -1: not given"),
-        LS_FLAG("weight_decay", &o->weight_decay, "weight decay, except for biases and norms"),
-        LS_FLAG("warmup_ratio", &o->warmup_ratio, "fraction of all steps in which the rate rises"),
-        LS_FLAG("max_grad_norm", &o->max_grad_norm, "clip gradients to this norm; 0: do not clip"),
-        LS_FLAG("checkpointing_steps", &o->checkpointing_steps, "save the state every N steps, or every \"epoch\""),
+        LS_FLAG("max_seq_length", &o->max_length, "the same as --max_length"),
+        LS_FLAG("do_train", &o->do_train, "train, as --model_name_or_path alone does"),
+        LS_FLAG("do_eval", &o->do_eval, "evaluate after each epoch, as every training does"),
+        LS_FLAG("do_predict", &o->do_predict, "not supported: give the texts with --predict"),
+        TRAINER_FLAGS LS_FLAG("checkpointing_steps", &o->checkpointing_steps,
+                              "save the state every N steps, or every \"epoch\""),
         LS_FLAG("with_tracking", &o->with_tracking, "record loss, rate and scores: TensorBoard, JSON lines, CSV"),
         LS_FLAG("predict", &o->predict, "classify these texts, or the lines of these files; a tab separates a pair"),
     };
@@ -98,6 +99,8 @@ static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
     if (*end || o->save_every < 0)
         ls_set_error(run, LS_ERR_VALUE, "--checkpointing_steps is %s; it must be a number of steps or \"epoch\"",
                      o->checkpointing_steps);
+    else if (o->task && !task_of(o))
+        ls_set_error(run, LS_ERR_VALUE, "--task_name is %s; it must be one of mrpc|sst2|cola|rte", o->task);
     else if (!o->model && !o->predict.count)
         ls_set_error(run, LS_ERR_VALUE, "nothing to do: give --model_name_or_path to train, or --predict TEXT");
     else if (o->model && !o->task && !o->data_dir && !(o->train_file && o->validation_file))
@@ -109,12 +112,12 @@ static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
                      : o->second ? "second_column"
                      : o->label  ? "label_column"
                                  : "no-header");
-    else if (o->max_steps == 0 || o->max_steps < -1)
-        ls_set_error(run, LS_ERR_VALUE, "--max_steps is %lld; it must be above 0", (long long)o->max_steps);
-    else if (o->epochs <= 0) ls_set_error(run, LS_ERR_VALUE, "--num_train_epochs is %g; it must be above 0", o->epochs);
-    else if (!(o->max_grad_norm >= 0))
-        ls_set_error(run, LS_ERR_VALUE, "--max_grad_norm is %g; it must be 0 (do not clip) or more", o->max_grad_norm);
-    return !ls_error(run);
+    else if (o->do_predict)
+        ls_set_error(run, LS_ERR_VALUE,
+                     "--do_predict: give the texts, or a file with one in each line, with --predict");
+    else if (o->do_eval && !o->do_train)
+        ls_set_error(run, LS_ERR_VALUE, "--do_eval without --do_train: glue evaluates only while it trains");
+    return !ls_error(run) && trainer_flags_fit(run, to);
 }
 
 /* ---- Files ---- */
@@ -139,7 +142,7 @@ static ls_dataset *texts_of(ls_tokenizer *tokenizer, const options *o, const cha
                                .split = !is_cached                 ? NULL
                                         : strcmp(name, "dev") == 0 ? "validation"
                                                                    : name,
-                               .config = is_cached ? o->task : NULL);
+                               .config = is_cached ? task->name : NULL);
 }
 
 /* A model for the classes of a dataset; config.json gets their names. */
@@ -227,15 +230,14 @@ static ls_module *train(ls_run *run, const options *o, const char *folder, ls_to
 {
     ls_dataset *train_set = texts_of(tokenizer, o, o->train_file, "train", NULL);
     ls_dataset *eval_set = texts_of(tokenizer, o, o->validation_file, "dev", train_set);
-    ls_loader *texts = ls_loader_new(run, train_set, .batch = o->train_batch, .shuffle = true);
-    ls_loader *eval = ls_loader_new(run, eval_set, .batch = o->eval_batch);
+    ls_loader *texts = ls_loader_new(run, train_set, .batch = o->trainer.train_batch, .shuffle = true);
+    ls_loader *eval = ls_loader_new(run, eval_set, .batch = o->trainer.eval_batch);
     ls_module *model = new_model(run, o, folder, train_set);
-    ls_optim *adam = ls_adamw_new(run, model, .lr = o->lr, .weight_decay = o->weight_decay);
+    ls_optim *adam = ls_adamw_new(run, model, .lr = o->trainer.lr, .weight_decay = o->trainer.weight_decay);
     ls_optim_add_group(adam, ls_state_matching(ls_parameters(model), "*.bias|*orm.weight"), .weight_decay = 0);
-    int64_t in_epoch = ls_steps_per_epoch(texts), steps = (int64_t)ceil(o->epochs * (double)in_epoch);
-    if (o->max_steps > 0) steps = o->max_steps;
-    int epochs = in_epoch > 0 ? (int)fmin(ceil((double)steps / (double)in_epoch), INT_MAX) : 0;
-    ls_schedule *schedule = ls_warmup_linear_schedule_new(adam, (int64_t)ceil(o->warmup_ratio * (double)steps), steps);
+    int epochs;
+    int64_t steps = trainer_steps(&o->trainer, texts, &epochs);
+    ls_schedule *schedule = trainer_schedule(run, &o->trainer, adam, steps);
     ls_prepare(run, model, adam, schedule, texts, eval);
 
     if (o->with_tracking) ls_tracker_new(run, "all", .name = "records");
@@ -244,7 +246,7 @@ static ls_module *train(ls_run *run, const options *o, const char *folder, ls_to
         for (ls_batch b; ls_progress_next(bar, texts, &b) && ls_optim_steps_taken(adam) < steps;) {
             ls_tensor *loss = ls_cross_entropy(classify(model, &b), b.label);
             ls_backward(run, loss);
-            if (o->max_grad_norm > 0) ls_clip_grad_norm(adam, o->max_grad_norm);
+            if (o->trainer.max_grad_norm > 0) ls_clip_grad_norm(adam, o->trainer.max_grad_norm);
             ls_step(adam);
             ls_schedule_step(schedule);
             ls_zero_grad(adam);
@@ -258,7 +260,7 @@ static ls_module *train(ls_run *run, const options *o, const char *folder, ls_to
             if (stop) exit(ls_finish(run)); /* a restart continues with the next step */
         }
         ls_progress_free(bar);
-        scores s = evaluate(run, model, eval, o->eval_batch, ls_class_count(train_set));
+        scores s = evaluate(run, model, eval, o->trainer.eval_batch, ls_class_count(train_set));
         if (ls_error(run)) return model;
         ls_track(run, ls_optim_steps_taken(adam), {"accuracy", s.accuracy}, {"f1", s.f1}, {"matthews", s.matthews});
         ls_print(run, "epoch %d: accuracy %.4f, F1 %.4f, Matthews %.4f\n", epoch, s.accuracy, s.f1, s.matthews);
@@ -359,12 +361,7 @@ int main(int argc, char **argv)
     options o = {.header = true,
                  .checkpointing_steps = "",
                  .max_length = 128,
-                 .train_batch = 16,
-                 .eval_batch = 32,
-                 .epochs = 3,
-                 .max_steps = -1,
-                 .lr = 2e-5,
-                 .max_grad_norm = 1};
+                 .trainer = {TRAINER_DEFAULTS, .train_batch = 16, .eval_batch = 32, .lr = 2e-5}};
     ls_run *run = ls_init(&argc, &argv, .seed = 42, .project_dir = "out", .async_save = true, .total_limit = 2);
     if (!read_flags(run, &argc, &argv, &o)) return ls_finish(run);
     char found[LONGEST_PATH];

@@ -1,5 +1,5 @@
-/* qa.c - fine-tune BERT to answer questions about texts (SQuAD 1.1 and 2.0), and score its answers. The flags are those
- * of Transformers' run_qa.py.
+/* qa.c - fine-tune BERT to answer questions about texts (SQuAD 1.1 and 2.0), and score its answers. The flags are among
+ * those of Transformers' run_qa.py; docs/qa.md lists them.
  *
  *     qa --model_name_or_path bert-large-uncased --dataset_name squad --do_train --do_eval \
  *        --per_device_train_batch_size 12 --learning_rate 3e-5 --num_train_epochs 2 --max_seq_length 384 \
@@ -12,17 +12,18 @@
  * --resume_from_checkpoint latest; on SIGTERM the program saves a checkpoint first. */
 #include <lockstep.h>
 
-#include <limits.h>
-#include <math.h>
 #include <stdio.h>
+#include <string.h>
+
+#include "trainer_flags.h"
 
 typedef struct options {
     const char *model, *dataset, *dataset_config, *train_file, *validation_file, *test_file, *evaluate;
-    bool do_train, do_eval, do_predict, version_2, group_by_length, use_ipex;
-    const char *ddp_backend;
-    int64_t train_batch, eval_batch, max_length, stride, max_train, max_eval, max_predict;
-    int64_t max_steps, save_steps, logging_steps;
-    double lr, epochs, warmup_ratio, weight_decay, max_grad_norm, null_threshold;
+    const char *save_strategy, *eval_strategy;
+    bool do_train, do_eval, do_predict, version_2, group_by_length;
+    int64_t max_length, stride, max_train, max_eval, max_predict, save_steps, logging_steps;
+    double null_threshold;
+    trainer_flags trainer;
     int n_best, max_answer_length;
 } options;
 
@@ -30,6 +31,7 @@ typedef struct options {
 
 static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
 {
+    trainer_flags *to = &o->trainer;
     ls_flag flags[] = {
         LS_FLAG("model_name_or_path", &o->model, "folder of a BERT model, or its name in Hugging Face's cache"),
         LS_FLAG("dataset_name", &o->dataset,
@@ -42,15 +44,7 @@ static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
         LS_FLAG("do_eval", &o->do_eval, "answer the questions of the validation file, and score the answers"),
         LS_FLAG("do_predict", &o->do_predict, "answer the questions of the test file"),
         LS_FLAG("evaluate", &o->evaluate, "only score this file of predictions"),
-        LS_FLAG("per_device_train_batch_size", &o->train_batch, "windows per batch and process"),
-        LS_FLAG("per_device_eval_batch_size", &o->eval_batch, "the same for evaluation"),
-        LS_FLAG("learning_rate", &o->lr, "highest learning rate"),
-        LS_FLAG("num_train_epochs", &o->epochs, "passes over the training file"),
-        LS_FLAG("max_steps", &o->max_steps, "number of steps, instead of num_train_epochs; -1: not given"),
-        LS_FLAG("warmup_ratio", &o->warmup_ratio, "fraction of all steps in which the rate rises"),
-        LS_FLAG("weight_decay", &o->weight_decay, "weight decay, except for biases and norms"),
-        LS_FLAG("max_grad_norm", &o->max_grad_norm, "clip gradients to this norm; 0: do not clip"),
-        LS_FLAG("max_seq_length", &o->max_length, "tokens in a window"),
+        TRAINER_FLAGS LS_FLAG("max_seq_length", &o->max_length, "tokens in a window"),
         LS_FLAG("doc_stride", &o->stride, "tokens shared by consecutive windows of a text"),
         LS_FLAG("n_best_size", &o->n_best, "number of candidate answers"),
         LS_FLAG("max_answer_length", &o->max_answer_length, "most tokens of an answer"),
@@ -59,17 +53,22 @@ static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
         LS_FLAG("max_train_samples", &o->max_train, "only the first questions of the training file"),
         LS_FLAG("max_eval_samples", &o->max_eval, "only the first questions of the validation file"),
         LS_FLAG("max_predict_samples", &o->max_predict, "only the first questions of the test file"),
+        LS_FLAG("save_strategy", &o->save_strategy, "steps: as save_steps says; no: no checkpoints"),
+        LS_FLAG("eval_strategy", &o->eval_strategy, "no: do_eval answers the questions once, after training"),
+        LS_FLAG("evaluation_strategy", &o->eval_strategy, "the same as --eval_strategy"),
         LS_FLAG("save_steps", &o->save_steps, "steps between checkpoints; 0: none"),
         LS_FLAG("logging_steps", &o->logging_steps, "steps between lines with the loss; 0: none"),
         LS_FLAG("group_by_length", &o->group_by_length, "put windows of similar lengths into one batch: less padding"),
-        LS_FLAG("ddp_backend", &o->ddp_backend, "accepted for old command lines"),
-        LS_FLAG("use_ipex", &o->use_ipex, "accepted for old command lines"),
     };
     if (!ls_flags_read(run, argc, argv, flags, .about = "fine-tune BERT to answer questions about texts")) return false;
-    if (o->ddp_backend)
-        ls_print(run, "--ddp_backend %s: Lockstep's own collectives are used instead\n", o->ddp_backend);
-    if (o->use_ipex) ls_print(run, "--use_ipex: Lockstep's own kernels are used instead\n");
-    return true;
+    if (!strcmp(o->save_strategy, "no")) o->save_steps = 0;
+    else if (strcmp(o->save_strategy, "steps") != 0)
+        ls_set_error(run, LS_ERR_VALUE, "--save_strategy is %s; it can be no, or steps with --save_steps N",
+                     o->save_strategy);
+    if (strcmp(o->eval_strategy, "no") != 0)
+        ls_set_error(run, LS_ERR_VALUE, "--eval_strategy is %s; it can be no: --do_eval evaluates once, after training",
+                     o->eval_strategy);
+    return !ls_error(run) && trainer_flags_fit(run, to);
 }
 
 /* ---- Files ---- */
@@ -110,14 +109,14 @@ static void train(ls_run *run, const options *o, ls_module *model, ls_tokenizer 
     const ls_questions *list = questions(run, o, o->train_file, "train", o->max_train);
     ls_qa_windows *windows = ls_qa_windows_new(tokenizer, list, .max_length = o->max_length, .stride = o->stride);
     ls_dataset *set = ls_qa_windows_dataset(windows);
-    ls_sampler *sampler = o->group_by_length ? ls_length_sampler_new(run, set, .batch = o->train_batch) : NULL;
-    ls_loader *loader = ls_loader_new(run, set, .batch = o->train_batch, .shuffle = !sampler, .sampler = sampler);
-    ls_optim *adam = ls_adamw_new(run, model, .lr = o->lr, .weight_decay = o->weight_decay);
+    ls_sampler *sampler = o->group_by_length ? ls_length_sampler_new(run, set, .batch = o->trainer.train_batch) : NULL;
+    ls_loader *loader =
+        ls_loader_new(run, set, .batch = o->trainer.train_batch, .shuffle = !sampler, .sampler = sampler);
+    ls_optim *adam = ls_adamw_new(run, model, .lr = o->trainer.lr, .weight_decay = o->trainer.weight_decay);
     ls_optim_add_group(adam, ls_state_matching(ls_parameters(model), "*.bias|*LayerNorm*"), .weight_decay = 0);
-    int64_t in_epoch = ls_steps_per_epoch(loader), steps = (int64_t)ceil(o->epochs * (double)in_epoch);
-    if (o->max_steps > 0) steps = o->max_steps;
-    int epochs = in_epoch > 0 ? (int)fmin(ceil((double)steps / (double)in_epoch), INT_MAX) : 0;
-    ls_schedule *schedule = ls_warmup_linear_schedule_new(adam, (int64_t)ceil(o->warmup_ratio * (double)steps), steps);
+    int epochs;
+    int64_t steps = trainer_steps(&o->trainer, loader, &epochs);
+    ls_schedule *schedule = trainer_schedule(run, &o->trainer, adam, steps);
     ls_prepare(run, model, adam, schedule, loader);
     ls_print(run, "%lld questions, %lld windows, %lld steps\n", (long long)(list ? list->count : 0),
              (long long)ls_qa_windows_count(windows), (long long)steps);
@@ -129,7 +128,7 @@ static void train(ls_run *run, const options *o, ls_module *model, ls_tokenizer 
             ls_tensor *loss = ls_bert_span_loss(logits.item[0], logits.item[1], ls_batch_field(&b, "start"),
                                                 ls_batch_field(&b, "end"));
             ls_backward(run, loss);
-            if (o->max_grad_norm > 0) ls_clip_grad_norm(adam, o->max_grad_norm);
+            if (o->trainer.max_grad_norm > 0) ls_clip_grad_norm(adam, o->trainer.max_grad_norm);
             ls_step(adam);
             ls_schedule_step(schedule);
             ls_zero_grad(adam);
@@ -157,7 +156,7 @@ static void answer(ls_run *run, const options *o, ls_module *model, ls_tokenizer
     ls_qa_windows *windows = ls_qa_windows_new(tokenizer, list, .max_length = o->max_length, .stride = o->stride);
     ls_qa_answers *answers = ls_qa_answers_new(windows, .n_best = o->n_best, .max_answer_length = o->max_answer_length,
                                                .null_threshold = o->null_threshold);
-    ls_loader *loader = ls_loader_new(run, ls_qa_windows_dataset(windows), .batch = o->eval_batch);
+    ls_loader *loader = ls_loader_new(run, ls_qa_windows_dataset(windows), .batch = o->trainer.eval_batch);
     ls_prepare(run, loader);
     ls_eval(model);
     ls_no_grad_begin(run);
@@ -218,22 +217,14 @@ static bool flags_fit(ls_run *run, const options *o)
                      o->evaluate ? "evaluate" : "do_eval");
     else if (o->do_predict && !o->test_file && !o->dataset)
         ls_set_error(run, LS_ERR_VALUE, "--do_predict needs --test_file (or --dataset_name)");
-    else if (o->max_steps == 0 || o->max_steps < -1)
-        ls_set_error(run, LS_ERR_VALUE, "--max_steps is %lld; it must be above 0", (long long)o->max_steps);
-    else if (o->epochs <= 0) ls_set_error(run, LS_ERR_VALUE, "--num_train_epochs is %g; it must be above 0", o->epochs);
-    else if (!(o->max_grad_norm >= 0))
-        ls_set_error(run, LS_ERR_VALUE, "--max_grad_norm is %g; it must be 0 (do not clip) or more", o->max_grad_norm);
     return !ls_error(run);
 }
 
 int main(int argc, char **argv)
 {
-    options o = {.train_batch = 8,
-                 .eval_batch = 8,
-                 .lr = 5e-5,
-                 .epochs = 3,
-                 .max_steps = -1,
-                 .max_grad_norm = 1,
+    options o = {.trainer = {TRAINER_DEFAULTS, .train_batch = 8, .eval_batch = 8, .lr = 5e-5},
+                 .save_strategy = "steps",
+                 .eval_strategy = "no",
                  .max_length = 384,
                  .stride = 128,
                  .n_best = 20,

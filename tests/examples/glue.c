@@ -282,6 +282,10 @@ static void tasks_are_found_in_the_cache(void)
     char *config = file_text(FOLDER "/cached/config.json", NULL);
     CHECK_MSG(config && strstr(config, "\"0\": \"negative\"") && strstr(config, "\"positive\": 1"), "%s", config);
     free(config);
+    glue_says("HF_HOME=" FOLDER "/hf",
+              START "--task_name SST2 --do_train --do_eval True --max_seq_length 24 --lr_scheduler_type cosine "
+                    "--warmup_ratio 0 --warmup_steps 1 --report_to none --output_dir " FOLDER "/cached",
+              0, "epoch 2: accuracy ");
     glue_says("HF_HOME=" FOLDER "/hf", START "--task_name mrpc --output_dir " FOLDER "/cached", 1,
               "load_dataset('glue', 'mrpc')");
 }
@@ -314,6 +318,8 @@ static void what_is_missing_is_named(void)
         {MODEL "--task_name sst2 --text_column words", "--task_name sst2 knows its columns; leave out --text_column"},
         {MODEL "--task_name sst2 --no-header", "--task_name sst2 knows its columns; leave out --no-header"},
         {MODEL "--data_dir " FOLDER "/SST-2 --max_grad_norm -1", "--max_grad_norm is -1; it must be 0 (do not clip)"},
+        {MODEL "--task_name sst2 --do_eval", "--do_eval without --do_train: glue evaluates only while it trains"},
+        {MODEL "--task_name sst2 --do_train --do_predict", "--do_predict: give the texts"},
         {"--data_dir x --model_name_or_path bert-base-uncased", "models--bert-base-uncased"},
         {"--output_dir " FOLDER "/none --predict x", FOLDER "/none"},
     };

@@ -1,6 +1,7 @@
 /* qa.c - the example of that name, with a small model that starts fresh and questions made here: it learns to find the
  * one number among letters, on one process and on two, and goes on where it stopped. */
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "examples/qa_files.h"
 #include "folder.h"
@@ -133,13 +134,59 @@ static void contradicting_flags_are_refused(void)
     }
 }
 
+static void the_rate_follows_the_schedule_that_is_asked_for(void)
+{
+    static const char *const cases[][2] = {
+        {"--lr_scheduler_type constant", "step 10: loss *, learning rate 0.005\n"},
+        {"--lr_scheduler_type cosine", "step 10: loss *, learning rate 0.00375\n"},
+        {"--warmup_steps 20", "step 10: loss *, learning rate 0.0025\n"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char flags[512];
+        snprintf(flags, sizeof flags,
+                 TRAINING "--warmup_ratio 0 --max_steps 30 --logging_steps 10 --save_strategy no --model_name_or_path "
+                          "" FOLDER "/model --output_dir " FOLDER "/rate %s",
+                 cases[i][0]);
+        char *said = qa("", flags, 0), *line = strstr(said, "step 10: ");
+        CHECK_MSG(line && strstr(line, strchr(cases[i][1], ',')) == strchr(line, ','), "%s: %s", cases[i][0], said);
+        free(said);
+    }
+    CHECK(access(FOLDER "/rate/checkpoints", F_OK) != 0);
+}
+
+static void values_that_the_trainer_alone_knows_are_refused(void)
+{
+    static const char *const cases[][2] = {
+        {"--save_strategy epoch", "--save_strategy is epoch; it can be no, or steps with --save_steps N"},
+        {"--evaluation_strategy steps", "--eval_strategy is steps; it can be no"},
+        {"--lr_scheduler_type polynomial", "it must be one of linear|cosine|constant"},
+        {"--lr_scheduler_type constant --warmup_steps 3", "constant has no warm-up; leave out --warmup_steps"},
+        {"--warmup_steps -1", "--warmup_steps is -1; it must be at least 0"},
+        {"--warmup_ratio 2", "--warmup_ratio is 2; it must be between 0 and 1"},
+        {"--max_steps 5 --warmup_steps 6 --model_name_or_path " FOLDER "/model --output_dir " FOLDER "/rate",
+         "--warmup_steps is 6, but the training has 5 steps"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char flags[512];
+        snprintf(flags, sizeof flags, "--do_train %s", cases[i][0]);
+        char *said = qa("", flags, 1);
+        CHECK_MSG(strstr(said, cases[i][1]), "%s: %s", flags, said);
+        free(said);
+    }
+}
+
 static void flags_of_old_command_lines_are_accepted(void)
 {
     char *said = qa("",
-                    "--no_cuda --use_ipex --ddp_backend ccl --bf16 --do_eval --model_name_or_path " FOLDER
-                    "/out --output_dir " FOLDER "/bf16",
+                    "--no_cuda --use_ipex --ddp_backend ccl --bf16 True --do_train False --overwrite_output_dir "
+                    "--overwrite_cache False --report_to none --preprocessing_num_workers 4 --dataloader_num_workers 2 "
+                    "--local_rank -1 --cache_dir x --disable_tqdm True --pad_to_max_length False --eval_steps 9 "
+                    "--do_eval --model_name_or_path " FOLDER "/out --output_dir " FOLDER "/bf16",
                     0);
     CHECK_MSG(strstr(said, "own kernels") && strstr(said, "own collectives"), "%s", said);
+    CHECK_MSG(strstr(said, "--overwrite_output_dir has no effect: ") && strstr(said, "--local_rank has no effect: "),
+              "%s", said);
+    CHECK_MSG(!strstr(said, "--overwrite_cache") && !strstr(said, "--pad_to"), "%s", said); /* switched off */
     free(said);
 }
 
@@ -157,6 +204,8 @@ int main(int argc, char **argv)
     CHECK_RUN(a_norm_of_zero_does_not_clip);
     CHECK_RUN(what_is_missing_is_named);
     CHECK_RUN(contradicting_flags_are_refused);
+    CHECK_RUN(the_rate_follows_the_schedule_that_is_asked_for);
+    CHECK_RUN(values_that_the_trainer_alone_knows_are_refused);
     CHECK_RUN(flags_of_old_command_lines_are_accepted);
     folder_remove(FOLDER);
     return check_done();
