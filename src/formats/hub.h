@@ -24,4 +24,7 @@ typedef struct ls_hub_split {
  * in parts, that of the first. */
 ls_status ls_hub_find_split(const ls_hub_split *which, char to[LS_HUB_PATH], ls_message *why);
 
+/* Were all rows of a split read from the file that was found? An error if the cache counts others. */
+ls_status ls_hub_check_rows(const char *path, const char *split, int64_t rows, ls_message *why);
+
 #endif

@@ -9,9 +9,11 @@
 #include <lockstep/formats.h>
 
 #include "base/file.h"
+#include "base/json.h"
+#include "base/memory.h"
 #include "formats/hub.h"
 
-enum { CONFIG, VERSION, HASH, FOLDER_LEVELS, LONGEST_NAME = 256 };
+enum { CONFIG, VERSION, HASH, FOLDER_LEVELS, LONGEST_NAME = 256, LARGEST_JSON = 64 << 20 };
 
 typedef struct search {
     const ls_hub_split *which;
@@ -42,6 +44,42 @@ static bool find_file(const char *folder, const char *prefix, char to[LS_HUB_PAT
     if (files) closedir(files);
     return found;
 }
+
+/* ---- save_to_disk() ---- */
+
+/* A small JSON file of a folder. NULL: it is not there, or *why says what is wrong with it. */
+static ls_json *read_json(const char *folder, const char *name, ls_message *why)
+{
+    char path[LS_HUB_PATH];
+    size_t size;
+    ls_message cause = {{0}};
+    if (snprintf(path, sizeof path, "%s/%s", folder, name) >= LS_HUB_PATH || ls_path_kind_of(path) != LS_PATH_FILE)
+        return NULL;
+    char *text = ls_file_read(path, LARGEST_JSON, &size, why);
+    ls_json *root = text ? ls_json_read(text, size, &cause) : NULL;
+    if (text && !root) ls_message_set(why, "%s: %s", path, cause.text);
+    ls_sys_free(text);
+    return root;
+}
+
+/* The first file of a folder that save_to_disk() made: state.json lists those of the latest save, and others may be
+ * left over from earlier ones. "" in `to`: it is not such a folder. */
+static ls_status find_saved(const char *folder, char to[LS_HUB_PATH], ls_message *why)
+{
+    *to = 0;
+    ls_message cause = {{0}};
+    ls_json *state = read_json(folder, "state.json", &cause);
+    if (*cause.text) return ls_explain(why, LS_ERR_IO, "%s", cause.text);
+    if (!state) return find_file(folder, "data", to), LS_OK;
+    const ls_json *files = ls_json_get(state, "_data_files");
+    const char *first = ls_json_text(ls_json_get(ls_json_first(files), "filename"));
+    bool sound =
+        first && *first && !strchr(first, '/') && snprintf(to, LS_HUB_PATH, "%s/%s", folder, first) < LS_HUB_PATH;
+    ls_json_free(state);
+    return sound ? LS_OK : ls_explain(why, LS_ERR_IO, "%s/state.json: it lists no _data_files", folder);
+}
+
+/* ---- load_dataset() ---- */
 
 static bool is_later(const struct timespec *a, const struct timespec *b)
 {
@@ -130,8 +168,10 @@ ls_status ls_hub_find_split(const ls_hub_split *which, char to[LS_HUB_PATH], ls_
 {
     char other[LS_HUB_PATH];
     search s = {.which = which};
-    if (snprintf(other, sizeof other, "%s/%s", which->name, which->split) < LS_HUB_PATH && find_file(other, "data", to))
-        return LS_OK; /* as save_to_disk() writes it */
+    if (snprintf(other, sizeof other, "%s/%s", which->name, which->split) < LS_HUB_PATH) {
+        ls_status status = find_saved(other, to, why);
+        if (status || *to) return status;
+    }
     const char *names[] = {which->name, ls_hub_other_name("datasets", which->name, other)};
     for (int i = 0; i < 2 && names[i] && !*s.path; i++)
         if (*names[i] != '/' && *names[i] != '.') look_for(&s, names[i]);
@@ -141,4 +181,32 @@ ls_status ls_hub_find_split(const ls_hub_split *which, char to[LS_HUB_PATH], ls_
                           which->name, s.config, s.other);
     strcpy(to, s.path);
     return LS_OK;
+}
+
+/* Rows of a split by the dataset_info.json of its folder; -1: it does not say. In a folder of save_to_disk() it
+ * describes the dataset that the saved rows were taken from. */
+static int64_t promised_rows(const char *folder, const char *split, ls_message *why)
+{
+    char state[LS_HUB_PATH];
+    snprintf(state, sizeof state, "%.4000s/state.json", folder);
+    if (ls_path_kind_of(state) == LS_PATH_FILE) return -1;
+    ls_json *info = read_json(folder, "dataset_info.json", why);
+    int64_t rows = ls_json_integer(ls_json_get(ls_json_get(ls_json_get(info, "splits"), split), "num_examples"), -1);
+    ls_json_free(info);
+    return rows;
+}
+
+ls_status ls_hub_check_rows(const char *path, const char *split, int64_t rows, ls_message *why)
+{
+    char folder[LS_HUB_PATH];
+    const char *slash = strrchr(path, '/');
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
+    ls_message cause = {{0}};
+    int64_t promised = promised_rows(folder, split, &cause);
+    if (*cause.text) return ls_explain(why, LS_ERR_IO, "%s", cause.text);
+    if (promised < 0 || promised == rows) return LS_OK;
+    return ls_explain(why, LS_ERR_IO,
+                      "%s: split \"%s\" has %lld rows, but its dataset_info.json says %lld; remove the folder and load "
+                      "the dataset again",
+                      path, split, (long long)rows, (long long)promised);
 }

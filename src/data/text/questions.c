@@ -40,7 +40,10 @@ static bool fill(ls_question_list *list, const ls_questions_read_opts *opts, ls_
 {
     int64_t limit = opts->limit == LS_AUTO ? INT64_MAX : opts->limit;
     bool is_arrow = ls_is_arrow_file(list->path);
-    return is_arrow ? ls_questions_fill_arrow(list, limit, why) : ls_questions_fill_json(list, limit, why);
+    if (!(is_arrow ? ls_questions_fill_arrow(list, limit, why) : ls_questions_fill_json(list, limit, why)))
+        return false;
+    bool is_all = opts->split && list->questions.count < limit;
+    return !is_all || !ls_hub_check_rows(list->path, opts->split, list->questions.count, why);
 }
 
 /* ---- The list ---- */

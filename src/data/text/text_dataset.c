@@ -222,6 +222,7 @@ ls_dataset *ls_text_dataset_new_sized(ls_tokenizer *t, const char *path, const l
     ls_status status = o.split ? ls_hub_find_split(&which, found, &why) : LS_OK;
     if (o.split) path = found;
     if (!status) status = ls_table_read(&table, path, separator_of(path, &o), o.header, &why);
+    if (!status && o.split) status = ls_hub_check_rows(path, o.split, table.rows, &why);
     if (status) ls_fail(&run->errors, status, "ls_text_dataset_new: %s", why.text);
     ls_dataset *set = status ? NULL : make(t, &table, path, &o);
     ls_table_free(&table);

@@ -147,6 +147,11 @@ static void tables_of_arrow_are_read(void)
     CHECK(ls_dataset_sample_length(set, 6) == 2); /* [CLS] and [SEP] */
     CHECK(!ls_text_dataset_new(t, "glue", .split = "train", .text = "words"));
     CHECK(strstr(ls_error_message(run), "no column \"words\"; it has 3: sentence, label, idx"));
+    ls_clear_error(run);
+    file_append("text_sets/glue/sst2/0.0.0/abc/dataset_info.json", "{\"splits\": {\"train\": {\"num_examples\": 9}}}");
+    CHECK(!ls_text_dataset_new(t, "glue", .split = "train", .text = "sentence"));
+    CHECK(strstr(ls_error_message(run), "split \"train\" has 8 rows, but its dataset_info.json says 9"));
+    remove("text_sets/glue/sst2/0.0.0/abc/dataset_info.json");
     unsetenv("HF_DATASETS_CACHE");
     ls_finish(run);
 }

@@ -147,6 +147,40 @@ static void folders_of_save_to_disk_are_datasets(void)
     CHECK(count_of(FOLDER "/saved", NULL, "train") == 4);
 }
 
+static void files_of_an_earlier_save_are_left_alone(void)
+{
+#define SAVED FOLDER "/again/train"
+    put("squad", SAVED, "data-00000-of-00001.arrow");
+    put("squad_v2", SAVED, "data-00000-of-00002.arrow"); /* without its second part */
+    put("squad_v2", SAVED, "data.arrow");
+    file_append(SAVED "/state.json", "{\"_data_files\": [{\"filename\": \"data-00000-of-00001.arrow\"}]}");
+    /* of the dataset that the rows were selected from */
+    file_append(SAVED "/dataset_info.json", "{\"splits\": {\"train\": {\"num_examples\": 9}}}");
+    CHECK(count_of(FOLDER "/again", NULL, "train") == 4);
+    remove(SAVED "/state.json");
+    file_append(SAVED "/state.json", "{\"_data_files\": [{\"filename\": \"../data.arrow\"}]}");
+    fails_with(ls_questions_read(run, FOLDER "/again", .split = "train"), SAVED "/state.json: it lists no _data_files");
+    remove(SAVED "/state.json");
+    file_append(SAVED "/state.json", "{\"_data_files\"");
+    fails_with(ls_questions_read(run, FOLDER "/again", .split = "train"), SAVED "/state.json: line 1");
+#undef SAVED
+}
+
+static void a_cache_has_the_rows_it_counts(void)
+{
+#define COUNTED CACHE "/counted/default/0.0.0/abc"
+    put("squad", COUNTED, "counted-train.arrow");
+    file_append(COUNTED "/dataset_info.json", "{\"splits\": {\"train\": {\"num_examples\": 4}}}");
+    CHECK(count_of("counted", NULL, "train") == 4);
+    remove(COUNTED "/dataset_info.json");
+    file_append(COUNTED "/dataset_info.json", "{\"splits\": {\"train\": {\"num_examples\": 5}}}");
+    fails_with(ls_questions_read(run, "counted", .split = "train"),
+               "counted-train.arrow: split \"train\" has 4 rows, but its dataset_info.json says 5");
+    const ls_questions *list = ls_questions_read(run, "counted", .split = "train", .limit = 3);
+    CHECK(list && list->count == 3);
+#undef COUNTED
+}
+
 /* Files of a download: json is read; what has become of parquet is said. */
 static void downloads_are_used_or_named(void)
 {
@@ -191,6 +225,8 @@ int main(int argc, char **argv)
     CHECK_RUN(the_latest_of_a_dataset_is_taken);
     CHECK_RUN(configurations_are_not_mixed_up);
     CHECK_RUN(folders_of_save_to_disk_are_datasets);
+    CHECK_RUN(files_of_an_earlier_save_are_left_alone);
+    CHECK_RUN(a_cache_has_the_rows_it_counts);
     CHECK_RUN(downloads_are_used_or_named);
     CHECK_RUN(the_cache_may_be_elsewhere);
     ls_finish(run);
