@@ -119,15 +119,17 @@ static int run_tokenize(int argc, char **argv)
 const command command_tokenize = {
     .name = "tokenize",
     .summary = "tokenize lines of text for BERT",
-    .usage = "usage: lockstep tokenize VOCAB|FOLDER [--cased] [--pair] [--offsets] [--tokens | --json]\n"
-             "\n"
-             "Reads lines of text and prints a line of token numbers for each, with the special tokens around them.\n"
-             "VOCAB is a vocab.txt or a tokenizer.json, FOLDER a model's folder with one of them.\n"
-             "\n"
-             "  --cased     keep upper case and accents, if a vocab.txt does not say\n"
-             "  --pair      each line has two texts, separated by a tab\n"
-             "  --offsets   the position of each token in its text, in characters: 7592:0-5\n"
-             "  --tokens    print tokens as text instead of numbers\n"
-             "  --json      print input_ids, token_type_ids and attention_mask; with --offsets also offset_mapping\n",
+    .usage =
+        "usage: lockstep tokenize VOCAB|FOLDER [--cased] [--pair] [--offsets] [--tokens | --json]\n"
+        "\n"
+        "Reads lines of text and prints a line of token numbers for each, with the special tokens around them.\n"
+        "VOCAB is a vocab.txt or a tokenizer.json, FOLDER a model's folder with one of them, or the name of a model\n"
+        "in Hugging Face's cache.\n"
+        "\n"
+        "  --cased     keep upper case and accents, if a vocab.txt does not say\n"
+        "  --pair      each line has two texts, separated by a tab\n"
+        "  --offsets   the position of each token in its text, in characters: 7592:0-5\n"
+        "  --tokens    print tokens as text instead of numbers\n"
+        "  --json      print input_ids, token_type_ids and attention_mask; with --offsets also offset_mapping\n",
     .run = run_tokenize,
 };

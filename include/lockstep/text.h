@@ -33,9 +33,9 @@ typedef struct ls_tokenizer_opts {
 #define ls_tokenizer_opts_defaults                                                                                     \
     .lower_case = LS_AUTO, .strip_accents = LS_AUTO, .split_chinese = LS_AUTO, .clean_text = LS_AUTO
 
-/* WordPiece, as in BERT and its relatives, from the folder of a model, a tokenizer.json, or a vocab.txt with a token on
- * each line. In a folder tokenizer.json is preferred to vocab.txt, and tokenizer_config.json is applied. NULL (and an
- * error) if a file asks for anything that BERT does not have. */
+/* WordPiece, as in BERT and its relatives, from the folder of a model or its name in Hugging Face's cache
+ * (ls_hub_find), a tokenizer.json, or a vocab.txt with a token on each line. A folder's tokenizer.json is preferred to
+ * its vocab.txt; tokenizer_config.json is applied. NULL (and an error) if a file asks for what BERT does not have. */
 #define ls_tokenizer_new(run, ...) LS_CALL_2(ls_tokenizer_new, ls_tokenizer_opts, run, __VA_ARGS__, )
 LS_API ls_tokenizer *ls_tokenizer_new_sized(ls_run *run, const char *path, const ls_tokenizer_opts *opts,
                                             size_t opts_size);

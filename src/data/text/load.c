@@ -1,6 +1,8 @@
-/* load.c - load tokenizers from a vocab.txt, a tokenizer.json, or a model folder. */
+/* load.c - load tokenizers from a vocab.txt, a tokenizer.json, or a model folder, which the cache may have. */
 #include <stdio.h>
 #include <string.h>
+
+#include <lockstep/formats.h>
 
 #include "base/file.h"
 #include "base/memory.h"
@@ -110,9 +112,19 @@ static ls_status load_folder(ls_tokenizer *t, const char *folder, ls_message *wh
     return status;
 }
 
+/* The folder of a model in Hugging Face's cache. */
+static bool find_cached(const char *id, char *folder, size_t size)
+{
+    return ls_hub_find("models", id, "tokenizer.json", folder, size) ||
+           ls_hub_find("models", id, "vocab.txt", folder, size);
+}
+
 ls_status ls_tokenizer_load(ls_tokenizer *t, const char *path, ls_message *why)
 {
     size_t length = strlen(path);
+    char cached[4096];
+    if (ls_path_kind_of(path) == LS_PATH_NONE && find_cached(path, cached, sizeof cached))
+        return load_folder(t, cached, why);
     if (ls_path_kind_of(path) == LS_PATH_FOLDER) return load_folder(t, path, why);
     if (length > 5 && strcmp(path + length - 5, ".json") == 0) return load_json(t, path, ls_tokenizer_read_json, why);
     return load_lines(t, path, why);
