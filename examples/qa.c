@@ -118,7 +118,7 @@ static void train(ls_run *run, const options *o, ls_module *model, ls_tokenizer 
     int64_t steps = trainer_steps(&o->trainer, loader, &epochs);
     ls_schedule *schedule = trainer_schedule(run, &o->trainer, adam, steps);
     ls_prepare(run, model, adam, schedule, loader);
-    ls_print(run, "%lld questions, %lld windows, %lld steps\n", (long long)(list ? list->count : 0),
+    ls_print(run, "questions: %lld, windows: %lld, steps: %lld\n", (long long)(list ? list->count : 0),
              (long long)ls_qa_windows_count(windows), (long long)steps);
 
     for (int epoch; ls_epoch(run, epochs, &epoch);) {

@@ -92,7 +92,7 @@ def main(folder):
     for operator in elastic, with_master:
         said = run_job(job, folder, 2, operator)
         # 87 windows in batches of 12 on two processes, twice
-        check("two pods share the work", any("87 windows, 8 steps" in text for text in said), said)
+        check("two pods share the work", any("windows: 87, steps: 8\n" in text for text in said), said)
         check("the score is in the log", any(" of 11 questions" in text for text in said), said)
         check("the model is on the volume", os.path.getsize(f"{out}/model.safetensors") > 0)
         with open(f"{out}/predictions.json", encoding="utf-8") as file:
@@ -120,7 +120,7 @@ def main(folder):
     # The pod's program without the launcher, as a job with a Master may start it.
     container["command"], container["args"] = container["args"][:1], container["args"][1:]
     said = run_job(job, folder, 2, with_master)
-    check("a pod may run qa itself", any("87 windows, 8 steps" in text for text in said), said)
+    check("a pod may run qa itself", any("windows: 87, steps: 8\n" in text for text in said), said)
 
 
 with tempfile.TemporaryDirectory() as scratch:

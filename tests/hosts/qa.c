@@ -66,7 +66,7 @@ static void run_line(const char *line, const char *out, int processes, const cha
     CHECK(says("own collectives") && says("own kernels") && says(" of 11 questions\n"));
     int windows = count_of("29 questions, ");
     char steps[64];
-    snprintf(steps, sizeof steps, " windows, %d steps\n", 2 * ((windows + 12 * processes - 1) / (12 * processes)));
+    snprintf(steps, sizeof steps, ", steps: %d\n", 2 * ((windows + 12 * processes - 1) / (12 * processes)));
     CHECK(windows > 2 * CACHED_TRAIN && says(steps));
 
     CHECK_MSG(run("cd %s && qa --model_name_or_path %s --dataset_name squad --do_eval --max_seq_length 384 "
