@@ -104,9 +104,25 @@ static ls_outputs read_windows(ls_module *model, const ls_batch *b)
                           ls_batch_field(b, "token_type_ids"));
 }
 
+/* Questions to learn from must have answers, unless the file has unanswerable ones. */
+static void check_answers(ls_run *run, const ls_questions *list)
+{
+    const char *first = NULL;
+    int64_t without = 0;
+    if (!list || list->may_be_unanswerable) return;
+    for (int64_t i = 0; i < list->count; i++)
+        if (!list->list[i].answer_count && without++ == 0) first = list->list[i].id;
+    if (without && without == list->count)
+        ls_set_error(run, LS_ERR_VALUE, "--do_train: no question of the training file has \"answers\"");
+    else if (without)
+        ls_print(run, "warning: questions without \"answers\" are trained as having none: %lld, the first is \"%s\"\n",
+                 (long long)without, first);
+}
+
 static void train(ls_run *run, const options *o, ls_module *model, ls_tokenizer *tokenizer)
 {
     const ls_questions *list = questions(run, o, o->train_file, "train", o->max_train);
+    check_answers(run, list);
     ls_qa_windows *windows = ls_qa_windows_new(tokenizer, list, .max_length = o->max_length, .stride = o->stride);
     ls_dataset *set = ls_qa_windows_dataset(windows);
     ls_sampler *sampler = o->group_by_length ? ls_length_sampler_new(run, set, .batch = o->trainer.train_batch) : NULL;

@@ -119,6 +119,38 @@ static void what_is_missing_is_named(void)
     }
 }
 
+/* A file with one paragraph of these questions, and what is said of it in training. */
+static void training_says(const char *questions, const char *more, int want, const char *text)
+{
+    FILE *file = fopen(FOLDER "/odd.json", "w");
+    fprintf(file, "{\"data\": [{\"title\": \"t\", \"paragraphs\": [{\"context\": \"a b c 7\"%s}%s]}]}", questions,
+            more);
+    fclose(file);
+    char *said = qa("",
+                    "--do_train --max_steps 1 --train_file " FOLDER "/odd.json --model_name_or_path " FOLDER
+                    "/model --output_dir " FOLDER "/odd",
+                    want);
+    CHECK_MSG(strstr(said, text), "%s: %s", questions, said);
+    free(said);
+}
+
+#define QUESTION(id, text, start)                                                                                      \
+    "{\"id\": \"" id "\", \"question\": \"d\", \"answers\": [{\"text\": \"" text "\", \"answer_start\": " start "}]}"
+#define WITHOUT "{\"id\": \"w\", \"question\": \"d\"}"
+
+static void odd_questions_are_counted(void)
+{
+    training_says(
+        ", \"qas\": [" QUESTION("x", "b", "2") ", " QUESTION("y", "7", "0") ", " QUESTION("z", "7 8", "6") "]", "", 0,
+        "such questions: 2, the first has the id \"y\"");
+    training_says(", \"qas\": [" QUESTION("x", "b", "2") ", " WITHOUT "]", "", 0,
+                  "are trained as having none: 1, the first is \"w\"");
+    training_says(", \"qas\": [" WITHOUT "]", "", 1, "no question of the training file has \"answers\"");
+    training_says(", \"qas\": [" QUESTION("x", "b", "2") "]", ", {\"context\": \"e\"}", 0,
+                  "without the list \"qas\" of questions: 1, the first in \"t\"");
+    training_says("", "", 1, "no paragraph has the list \"qas\"");
+}
+
 static void contradicting_flags_are_refused(void)
 {
     static const char *const cases[][2] = {
@@ -203,6 +235,7 @@ int main(int argc, char **argv)
     CHECK_RUN(it_ends_after_so_many_steps);
     CHECK_RUN(a_norm_of_zero_does_not_clip);
     CHECK_RUN(what_is_missing_is_named);
+    CHECK_RUN(odd_questions_are_counted);
     CHECK_RUN(contradicting_flags_are_refused);
     CHECK_RUN(the_rate_follows_the_schedule_that_is_asked_for);
     CHECK_RUN(values_that_the_trainer_alone_knows_are_refused);

@@ -6,6 +6,7 @@
 
 #include <lockstep/formats.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/opts.h"
 #include "formats/arrow.h"
@@ -46,6 +47,29 @@ static bool fill(ls_question_list *list, const ls_questions_read_opts *opts, ls_
     return !is_all || !ls_hub_check_rows(list->path, opts->split, list->questions.count, why);
 }
 
+/* ---- What is wrong with some answers ---- */
+
+static bool is_misplaced(const ls_question *q)
+{
+    for (int64_t i = 0; i < q->answer_count; i++)
+        if (strncmp(q->context + q->answers[i].start, q->answers[i].text, strlen(q->answers[i].text)) != 0) return true;
+    return false;
+}
+
+/* Scores compare texts, but training looks for answers at their places. */
+static void warn_of_misplaced(const ls_question_list *list)
+{
+    const char *first = NULL;
+    int64_t count = 0;
+    for (int64_t i = 0; i < list->questions.count; i++)
+        if (is_misplaced(&list->questions.list[i]) && count++ == 0) first = list->questions.list[i].id;
+    if (count)
+        ls_log_of_job(LS_LOG_WARN,
+                      "%s: the context does not have the text of an answer at its \"answer_start\"; such questions: "
+                      "%lld, the first has the id \"%s\"",
+                      list->path, (long long)count, first);
+}
+
 /* ---- The list ---- */
 
 static void clear(void *object)
@@ -78,7 +102,7 @@ const ls_questions *ls_questions_read_sized(ls_run *run, const char *path, const
     if (!list) return NULL;
     list->path = ls_text_copy(run, opts.split ? found : path);
     list->questions.may_be_unanswerable = opts.may_be_unanswerable;
-    if (list->path && fill(list, &opts, &why)) return &list->questions;
+    if (list->path && fill(list, &opts, &why)) return warn_of_misplaced(list), &list->questions;
     if (!ls_failed(run)) ls_fail(&run->errors, LS_ERR_VALUE, "%s", why.text);
     ls_object_free(list);
     return NULL;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/memory.h"
 
 enum { LARGEST_FILE = 1 << 30 };
@@ -16,7 +17,9 @@ typedef struct reading {
     ls_question_list *list;
     ls_question *to; /* NULL: only count */
     int64_t count, limit;
-    ls_message why; /* of the first error */
+    int64_t bare;           /* paragraphs without "qas" */
+    const char *bare_title; /* of the article of the first one; may be NULL */
+    ls_message why;         /* of the first error */
 } reading;
 
 static bool wrong(reading *w, const char *id, const char *what)
@@ -88,22 +91,38 @@ static bool read_article(reading *w, const ls_json *article)
     const char *title = ls_json_text(ls_json_get(article, "title"));
     const ls_json *paragraphs = ls_json_get(article, "paragraphs");
     if (!paragraphs) return add_question(w, article, title, ls_json_text(ls_json_get(article, "context")));
-    for (const ls_json *p = ls_json_first(paragraphs); p; p = p->next)
+    for (const ls_json *p = ls_json_first(paragraphs); p; p = p->next) {
+        if (!ls_json_get(p, "qas") && w->bare++ == 0) w->bare_title = title;
         for (const ls_json *qa = ls_json_first(ls_json_get(p, "qas")); qa; qa = qa->next)
             if (!add_question(w, qa, title, ls_json_text(ls_json_get(p, "context")))) return false;
+    }
     return true;
 }
 
 static bool read_entries(reading *w)
 {
     const ls_json *data = ls_json_get(w->list->file, "data");
-    w->count = 0;
+    w->count = w->bare = 0;
     if (!data || data->type != LS_JSON_ARRAY) {
         ls_message_set(&w->why, "the list \"data\" is missing, which SQuAD files begin with");
         return false;
     }
     for (const ls_json *article = ls_json_first(data); article; article = article->next)
         if (!read_article(w, article)) return false;
+    return true;
+}
+
+/* Paragraphs without questions are skipped. False if nothing else is in the file. */
+static bool check_bare(reading *w)
+{
+    const char *title = w->bare_title ? w->bare_title : "";
+    if (w->bare && !w->count && w->limit) {
+        ls_message_set(&w->why, "no paragraph has the list \"qas\", which contains the questions");
+        return false;
+    }
+    if (w->bare)
+        ls_log_of_job(LS_LOG_WARN, "%s: paragraphs without the list \"qas\" of questions: %lld, the first in \"%s\"",
+                      w->list->path, (long long)w->bare, title);
     return true;
 }
 
@@ -118,7 +137,7 @@ bool ls_questions_fill_json(ls_question_list *list, int64_t limit, ls_message *w
     bool ok = list->file && read_entries(&w);
     if (ok) w.to = ls_arena_take(&list->memory, (size_t)w.count * sizeof *w.to + 1);
     if (ok && !w.to) ok = (ls_message_set(&w.why, "no memory for %lld questions", (long long)w.count), false);
-    ok = ok && read_entries(&w);
+    ok = ok && read_entries(&w) && check_bare(&w);
     list->questions.count = w.count;
     list->questions.list = w.to;
     if (!ok) ls_message_set(why, "%s: %s", list->path, w.why.text);
