@@ -213,6 +213,15 @@ class Sessions(unittest.TestCase):
         self.assertIn("values of all variables are lost", error)
         self.assertEqual(run("seven() + value").result(), "7")
 
+    def test_a_crash_after_training_keeps_definitions(self):
+        run = self.notebook.run
+        run("ls_run *run = ls_init(NULL, NULL); int value = 5;\nint seven(void) { return 7; }")
+        run("ls_tensor *a = ls_randn(run, LS_F32, 512, 512);\nls_matmul(a, a);")
+        error = run("abort();").error()
+        if "had threads" not in error:
+            self.skipTest("one CPU: training starts no threads")
+        self.assertEqual(run("seven() + value").result(), "7")
+
     def test_a_training_step(self):
         run = self.notebook.run
         outcome = run("ls_run *run = ls_init(NULL, NULL);\nls_module *net = ls_linear_new(run, 4, 2);\nnet")
