@@ -64,7 +64,7 @@ static void run_line(const char *line, const char *out, int processes, const cha
     write_file("line", "cd %s\n%s", folder, line);
     CHECK_MSG(run(HOSTS " on a sh %s </dev/null", path("line")) == 0, "%s", output);
     CHECK(says("own collectives") && says("own kernels") && says(" of 11 questions\n"));
-    int windows = count_of("29 questions, ");
+    int windows = count_of("questions: 29, windows: ");
     char steps[64];
     snprintf(steps, sizeof steps, ", steps: %d\n", 2 * ((windows + 12 * processes - 1) / (12 * processes)));
     CHECK(windows > 2 * CACHED_TRAIN && says(steps));
