@@ -97,7 +97,7 @@ static pid_t start(const compiler *c, command *what, int output)
 
 /* ---- The header ---- */
 
-static void finish_header(compiler *c)
+void compiler_settle(compiler *c)
 {
     if (c->preparing) waitpid(c->preparing, NULL, 0);
     c->preparing = 0;
@@ -106,7 +106,7 @@ static void finish_header(compiler *c)
 /* In the background: it takes as long as several cells. If it fails, cells compile all the same, but slower. */
 static void prepare_header(compiler *c)
 {
-    finish_header(c);
+    compiler_settle(c);
     command compile = command_new(c);
     add_words(&compile, text_view(&c->flags));
     add_words(&compile, "-x c-header cell.h -o cell.h.gch");
@@ -120,7 +120,7 @@ static void prepare_header(compiler *c)
 
 static bool write_file(const compiler *c, const char *name, const char *contents, ls_message *why)
 {
-    char path[128];
+    char path[LONGEST_LIBRARY];
     snprintf(path, sizeof path, "%s/%s", c->folder, name);
     return ls_file_write(path, contents, strlen(contents), false, why);
 }
@@ -140,8 +140,11 @@ static bool write_header(const compiler *c, ls_message *why)
 bool compiler_open(compiler *c, const char *include, ls_message *why)
 {
     *c = (compiler){.include = include};
-    snprintf(c->folder, sizeof c->folder, "/tmp/lockstep-notebook-XXXXXX");
-    if (!mkdtemp(c->folder)) return ls_message_set(why, "%s: %s", c->folder, strerror(errno)), false;
+    const char *temporary = getenv("TMPDIR");
+    int length = snprintf(c->folder, sizeof c->folder, "%s/lockstep-notebook-XXXXXX", temporary ? temporary : "/tmp");
+    if (length >= (int)sizeof c->folder) errno = ENAMETOOLONG;
+    if (length >= (int)sizeof c->folder || !mkdtemp(c->folder))
+        return ls_message_set(why, "no folder for cells in TMPDIR: %s: %s", c->folder, strerror(errno)), false;
     bool ok = write_header(c, why);
     if (ok) prepare_header(c);
     return ok;
@@ -155,7 +158,7 @@ static int remove_entry(const char *path, const struct stat *status, int kind, s
 
 void compiler_close(compiler *c)
 {
-    finish_header(c);
+    compiler_settle(c);
     nftw(c->folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
     text_free(&c->flags);
 }
@@ -196,7 +199,7 @@ static bool run(const compiler *c, command *what, string *messages)
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-bool compiler_run(compiler *c, const compilation *what, char path[128], string *messages)
+bool compiler_run(compiler *c, const compilation *what, char path[LONGEST_LIBRARY], string *messages)
 {
     char name[32], cell[32];
     ls_message why;
@@ -206,7 +209,7 @@ bool compiler_run(compiler *c, const compilation *what, char path[128], string *
         text_add(messages, why.text);
         return false;
     }
-    finish_header(c);
+    compiler_settle(c);
     command compile = command_new(c);
     char files[128];
     snprintf(files, sizeof files, "-include cell.h -x c %s -x none -shared -nostdlib -o c%d.so", name, what->number);
@@ -215,6 +218,6 @@ bool compiler_run(compiler *c, const compilation *what, char path[128], string *
     add_words(&compile, "-lgcc");
     bool ok = run(c, &compile, messages);
     command_free(&compile);
-    snprintf(path, 128, "%s/c%d.so", c->folder, what->number);
+    snprintf(path, LONGEST_LIBRARY, "%s/c%d.so", c->folder, what->number);
     return ok;
 }

@@ -7,15 +7,19 @@
 #include "base/message.h"
 #include "cell/text.h"
 
+enum { LONGEST_FOLDER = 256, LONGEST_LIBRARY = LONGEST_FOLDER + 32 };
+
 typedef struct compiler {
-    char folder[64];     /* private to this kernel, removed with it */
-    const char *include; /* where lockstep.h is */
-    string flags;        /* a user's own, separated by blanks */
-    pid_t preparing;     /* the process that compiles the header which all cells begin with; 0 when it is done */
+    char folder[LONGEST_FOLDER]; /* private to this kernel, below TMPDIR or /tmp; removed with it */
+    const char *include;         /* where lockstep.h is */
+    string flags;                /* a user's own, separated by blanks */
+    pid_t preparing; /* the process that compiles the header which all cells begin with; 0 when it is done */
 } compiler;
 
 bool compiler_open(compiler *c, const char *include, ls_message *why);
 void compiler_close(compiler *c);
+/* Wait for the header to be compiled. */
+void compiler_settle(compiler *c);
 /* From now on, compile with these as well. */
 void compiler_set_flags(compiler *c, const char *flags);
 
@@ -27,6 +31,6 @@ typedef struct compilation {
 } compilation;
 
 /* False if the unit is not C. What the compiler says, warnings included, is appended to `messages`. */
-bool compiler_run(compiler *c, const compilation *what, char path[128], string *messages);
+bool compiler_run(compiler *c, const compilation *what, char path[LONGEST_LIBRARY], string *messages);
 
 #endif

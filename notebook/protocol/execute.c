@@ -27,6 +27,7 @@ static void load_libraries(kernel *k)
 void kernel_renew_session(kernel *k, bool keep)
 {
     ls_message why;
+    compiler_settle(&k->compiler); /* all other processes that the kernel started end */
     link_end(&k->link);
     if (!keep) {
         definitions_free(&k->known);
@@ -154,7 +155,8 @@ static void run_library(kernel *k, const cell_library *library, outcome *result)
 }
 
 /* Divide and compile; `known` gains what the cell defines. */
-static bool try_to_compile(kernel *k, const unit_request *request, definitions *known, char path[128], string *messages)
+static bool try_to_compile(kernel *k, const unit_request *request, definitions *known, char path[LONGEST_LIBRARY],
+                           string *messages)
 {
     string unit = {0}, removed = {0};
     ls_message why;

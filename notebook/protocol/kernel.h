@@ -9,7 +9,7 @@
 
 typedef struct cell_library {
     int number;
-    char path[128];
+    char path[LONGEST_LIBRARY];
 } cell_library;
 
 typedef struct kernel {

@@ -3,9 +3,11 @@
 
     kernel.py COMMAND        (lockstep)
 """
+import glob
 import os
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -273,6 +275,16 @@ class Sessions(unittest.TestCase):
         self.notebook.run("%reset")
         self.assertIn("undeclared", self.notebook.run("gone").error())
         self.assertEqual(self.notebook.run("1 + 1").result(), "2")
+
+    def test_cells_are_compiled_below_tmpdir(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ["TMPDIR"] = folder
+            other = jupyter.Notebook()
+            del os.environ["TMPDIR"]
+            self.assertEqual(other.run("1 + 1").result(), "2")
+            self.assertEqual(len(glob.glob(folder + "/lockstep-notebook-*/c1.so")), 1)
+            other.end()
+            self.assertEqual(os.listdir(folder), [])
 
     def test_nothing_is_left_behind(self):
         before = len(processes())
