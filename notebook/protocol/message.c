@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "base/memory.h"
-#include "sha256.h"
+#include "base/sha256.h"
 
 static const char delimiter[] = "<IDS|MSG>";
 
@@ -17,20 +17,20 @@ static bool is_delimiter(const frame *f)
     return f->size == strlen(delimiter) && memcmp(f->bytes, delimiter, f->size) == 0;
 }
 
-static void sign(char signature[SHA256_HEX + 1], const frame parts[MESSAGE_PARTS], const char *key)
+static void sign(char signature[LS_SHA256_HEX + 1], const frame parts[MESSAGE_PARTS], const char *key)
 {
-    hmac mac;
-    hmac_begin(&mac, key, strlen(key));
-    for (int i = 0; i < MESSAGE_PARTS; i++) hmac_add(&mac, parts[i].bytes, parts[i].size);
-    hmac_end(&mac, signature);
+    ls_hmac mac;
+    ls_hmac_begin(&mac, key, strlen(key));
+    for (int i = 0; i < MESSAGE_PARTS; i++) ls_hmac_add(&mac, parts[i].bytes, parts[i].size);
+    ls_hmac_end(&mac, signature);
 }
 
 static bool is_signed(const frame *signature, const frame parts[MESSAGE_PARTS], const char *key)
 {
     if (!*key) return true;
-    char expected[SHA256_HEX + 1];
+    char expected[LS_SHA256_HEX + 1];
     sign(expected, parts, key);
-    return signature->size == SHA256_HEX && equal_in_constant_time(signature->bytes, expected, SHA256_HEX);
+    return signature->size == LS_SHA256_HEX && ls_equal_in_constant_time(signature->bytes, expected, LS_SHA256_HEX);
 }
 
 bool message_read(message *to, const frame *frames, size_t count, const char *key, ls_message *why)

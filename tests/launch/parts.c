@@ -131,22 +131,9 @@ static void keeps_the_last_lines(void)
 
 /* ---- Tokens ---- */
 
-static const char *hex_of(const char *text)
-{
-    static char hex[LS_PROOF];
-    uint8_t digest[LS_DIGEST];
-    ls_sha256(text, strlen(text), digest);
-    for (int i = 0; i < LS_DIGEST; i++) snprintf(hex + 2 * i, 3, "%02x", digest[i]);
-    return hex;
-}
-
 static void proves_tokens(void)
 {
     char proof[LS_PROOF], other[LS_PROOF];
-    CHECK_TEXT(hex_of(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-    CHECK_TEXT(hex_of("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-    CHECK_TEXT(hex_of("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"),
-               "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
     /* RFC 4231, case 2 */
     ls_token_prove("Jefe", "what do ya want ", "for nothing?", proof);
     CHECK_TEXT(proof, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");

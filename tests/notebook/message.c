@@ -3,18 +3,18 @@
 
 #include <string.h>
 
+#include "base/sha256.h"
 #include "check.h"
-#include "protocol/sha256.h"
 
 static void digest_of(const void *bytes, size_t size, size_t piece, char hex[65])
 {
-    sha256 hash;
-    unsigned char digest[SHA256_BYTES];
-    sha256_begin(&hash);
+    ls_sha256 hash;
+    unsigned char digest[LS_SHA256_BYTES];
+    ls_sha256_begin(&hash);
     for (size_t i = 0; i < size; i += piece)
-        sha256_add(&hash, (const char *)bytes + i, size - i < piece ? size - i : piece);
-    sha256_end(&hash, digest);
-    for (int i = 0; i < SHA256_BYTES; i++) snprintf(hex + 2 * i, 3, "%02x", (unsigned)digest[i]);
+        ls_sha256_add(&hash, (const char *)bytes + i, size - i < piece ? size - i : piece);
+    ls_sha256_end(&hash, digest);
+    for (int i = 0; i < LS_SHA256_BYTES; i++) snprintf(hex + 2 * i, 3, "%02x", (unsigned)digest[i]);
 }
 
 /* Values of FIPS 180-4. */
@@ -44,16 +44,16 @@ static void sha256_does_not_depend_on_pieces(void)
 static void hmac_has_the_standard_s_values(void)
 {
     char hex[65], key[131];
-    hmac mac;
-    hmac_begin(&mac, "Jefe", 4);
-    hmac_add(&mac, "what do ya want ", 16);
-    hmac_add(&mac, "for nothing?", 12);
-    hmac_end(&mac, hex);
+    ls_hmac mac;
+    ls_hmac_begin(&mac, "Jefe", 4);
+    ls_hmac_add(&mac, "what do ya want ", 16);
+    ls_hmac_add(&mac, "for nothing?", 12);
+    ls_hmac_end(&mac, hex);
     CHECK_TEXT(hex, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
     memset(key, 0xaa, sizeof key);
-    hmac_begin(&mac, key, sizeof key);
-    hmac_add(&mac, "Test Using Larger Than Block-Size Key - Hash Key First", 54);
-    hmac_end(&mac, hex);
+    ls_hmac_begin(&mac, key, sizeof key);
+    ls_hmac_add(&mac, "Test Using Larger Than Block-Size Key - Hash Key First", 54);
+    ls_hmac_end(&mac, hex);
     CHECK_TEXT(hex, "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
 }
 
@@ -62,13 +62,13 @@ static void equality_looks_at_every_byte(void)
     char a[64], b[64];
     memset(a, 1, sizeof a);
     memset(b, 1, sizeof b);
-    CHECK(equal_in_constant_time(a, b, sizeof a));
+    CHECK(ls_equal_in_constant_time(a, b, sizeof a));
     for (size_t i = 0; i < sizeof a; i++) {
         b[i] ^= 0x40;
-        CHECK(!equal_in_constant_time(a, b, sizeof a));
+        CHECK(!ls_equal_in_constant_time(a, b, sizeof a));
         b[i] ^= 0x40;
     }
-    CHECK(equal_in_constant_time(a, "", 0));
+    CHECK(ls_equal_in_constant_time(a, "", 0));
 }
 
 /* A message as frames; those of `a` behind two identities. */

@@ -7,9 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { LS_DIGEST = 32, LS_PROOF = 2 * LS_DIGEST + 1 }; /* a proof is hexadecimal text with a terminating zero */
+#include "base/sha256.h"
 
-void ls_sha256(const void *bytes, size_t size, uint8_t digest[LS_DIGEST]);
+enum { LS_PROOF = LS_SHA256_HEX + 1 }; /* a proof is hexadecimal text with a terminating zero */
 
 /* A random challenge, as text. */
 void ls_token_challenge(char text[LS_PROOF]);

@@ -1,5 +1,5 @@
 /* sha256.c - SHA-256 and HMAC. */
-#include "sha256.h"
+#include "base/sha256.h"
 
 #include <string.h>
 
@@ -44,77 +44,77 @@ static void take_block(uint32_t state[8], const unsigned char *block)
     for (int i = 0; i < 8; i++) state[i] += s[i];
 }
 
-void sha256_begin(sha256 *hash)
+void ls_sha256_begin(ls_sha256 *hash)
 {
-    *hash = (sha256){
+    *hash = (ls_sha256){
         .state = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19}};
 }
 
-void sha256_add(sha256 *hash, const void *bytes, size_t size)
+void ls_sha256_add(ls_sha256 *hash, const void *bytes, size_t size)
 {
     const unsigned char *from = bytes;
     while (size) {
-        size_t used = hash->total % SHA256_BLOCK, piece = SHA256_BLOCK - used;
+        size_t used = hash->total % LS_SHA256_BLOCK, piece = LS_SHA256_BLOCK - used;
         if (piece > size) piece = size;
         memcpy(hash->rest + used, from, piece);
         hash->total += piece;
         from += piece;
         size -= piece;
-        if (used + piece == SHA256_BLOCK) take_block(hash->state, hash->rest);
+        if (used + piece == LS_SHA256_BLOCK) take_block(hash->state, hash->rest);
     }
 }
 
-void sha256_end(sha256 *hash, unsigned char digest[SHA256_BYTES])
+void ls_sha256_end(ls_sha256 *hash, unsigned char digest[LS_SHA256_BYTES])
 {
-    static const unsigned char padding[SHA256_BLOCK] = {0x80};
+    static const unsigned char padding[LS_SHA256_BLOCK] = {0x80};
     unsigned char bits[8];
     for (int i = 0; i < 8; i++) bits[i] = (unsigned char)(hash->total * 8 >> (56 - 8 * i));
-    size_t used = hash->total % SHA256_BLOCK;
-    sha256_add(hash, padding, used < 56 ? 56 - used : 120 - used);
-    sha256_add(hash, bits, sizeof bits);
-    for (int i = 0; i < SHA256_BYTES; i++) digest[i] = (unsigned char)(hash->state[i / 4] >> (24 - 8 * (i % 4)));
+    size_t used = hash->total % LS_SHA256_BLOCK;
+    ls_sha256_add(hash, padding, used < 56 ? 56 - used : 120 - used);
+    ls_sha256_add(hash, bits, sizeof bits);
+    for (int i = 0; i < LS_SHA256_BYTES; i++) digest[i] = (unsigned char)(hash->state[i / 4] >> (24 - 8 * (i % 4)));
 }
 
-void hmac_begin(hmac *mac, const void *key, size_t size)
+void ls_hmac_begin(ls_hmac *mac, const void *key, size_t size)
 {
-    unsigned char block[SHA256_BLOCK] = {0}, inner[SHA256_BLOCK], outer[SHA256_BLOCK];
+    unsigned char block[LS_SHA256_BLOCK] = {0}, inner[LS_SHA256_BLOCK], outer[LS_SHA256_BLOCK];
     if (size > sizeof block) {
-        sha256 hash;
-        sha256_begin(&hash);
-        sha256_add(&hash, key, size);
-        sha256_end(&hash, block);
+        ls_sha256 hash;
+        ls_sha256_begin(&hash);
+        ls_sha256_add(&hash, key, size);
+        ls_sha256_end(&hash, block);
     } else if (size) {
         memcpy(block, key, size);
     }
-    for (int i = 0; i < SHA256_BLOCK; i++) {
+    for (int i = 0; i < LS_SHA256_BLOCK; i++) {
         inner[i] = block[i] ^ 0x36;
         outer[i] = block[i] ^ 0x5c;
     }
-    sha256_begin(&mac->inner);
-    sha256_add(&mac->inner, inner, sizeof inner);
-    sha256_begin(&mac->outer);
-    sha256_add(&mac->outer, outer, sizeof outer);
+    ls_sha256_begin(&mac->inner);
+    ls_sha256_add(&mac->inner, inner, sizeof inner);
+    ls_sha256_begin(&mac->outer);
+    ls_sha256_add(&mac->outer, outer, sizeof outer);
 }
 
-void hmac_add(hmac *mac, const void *bytes, size_t size)
+void ls_hmac_add(ls_hmac *mac, const void *bytes, size_t size)
 {
-    sha256_add(&mac->inner, bytes, size);
+    ls_sha256_add(&mac->inner, bytes, size);
 }
 
-void hmac_end(hmac *mac, char hex[SHA256_HEX + 1])
+void ls_hmac_end(ls_hmac *mac, char hex[LS_SHA256_HEX + 1])
 {
-    unsigned char digest[SHA256_BYTES];
-    sha256_end(&mac->inner, digest);
-    sha256_add(&mac->outer, digest, sizeof digest);
-    sha256_end(&mac->outer, digest);
-    for (int i = 0; i < SHA256_BYTES; i++) {
+    unsigned char digest[LS_SHA256_BYTES];
+    ls_sha256_end(&mac->inner, digest);
+    ls_sha256_add(&mac->outer, digest, sizeof digest);
+    ls_sha256_end(&mac->outer, digest);
+    for (int i = 0; i < LS_SHA256_BYTES; i++) {
         hex[2 * i] = "0123456789abcdef"[digest[i] >> 4];
         hex[2 * i + 1] = "0123456789abcdef"[digest[i] & 15];
     }
-    hex[SHA256_HEX] = '\0';
+    hex[LS_SHA256_HEX] = '\0';
 }
 
-bool equal_in_constant_time(const void *a, const void *b, size_t size)
+bool ls_equal_in_constant_time(const void *a, const void *b, size_t size)
 {
     const unsigned char *left = a, *right = b;
     volatile unsigned char difference = 0;
