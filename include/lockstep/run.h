@@ -279,7 +279,7 @@ LS_API ls_memory_stats ls_memory(ls_run *run);
 
 /* ---- Randomness ---- */
 
-/* Numbers depend only on the seed and the order of the calls: not on threads, instruction set or device. */
+/* Numbers depend only on seed and order of calls: not on threads nor, but for attention's dropout, on the device. */
 LS_API void ls_set_seed(ls_run *run, uint64_t seed);
 typedef struct ls_rng_state {
     uint64_t seed, offset;

@@ -34,9 +34,14 @@ static __device__ W bias_of(const attention &a, int64_t b, int64_t h, int64_t i,
     }
 }
 
-static __device__ __forceinline__ bool is_dropped(const attention &a, int64_t b, int64_t h, int64_t i, int64_t j)
+static __device__ bool is_dropped(const attention &a, int64_t b, int64_t h, int64_t i, int64_t j)
 {
-    return a.drop.below && drops(a.drop, (uint64_t)(((b * a.heads + h) * a.queries + i) * a.keys + j));
+    if (!a.drop.below) return false;
+    int64_t head = b * a.heads + h;
+    if (!a.is_drawn) return drops(a.drop, (uint64_t)((head * a.queries + i) * a.keys + j));
+    int64_t tile = head * ((a.keys + 63) / 64) + j / 64;
+    uint32_t word = ((const uint32_t *)a.kept.data)[(tile * a.queries + i) * 2 + (j >> 2 & 1)];
+    return word >> (4 * (j % 64 >> 3) + j % 4) & 1;
 }
 
 /* Rows [first, first + count) of a head to shared memory, `pitch` apart; zeros from row `limit` on. */
@@ -412,6 +417,7 @@ extern "C" ls_status cuda_attention_grad(cuda_device *d, cudaStream_t stream, co
     if (!is_usual(&a, q->dtype)) return cuda_on_host(d, stream, call, why);
     if (!a.batch || !a.heads) return LS_OK;
     if (cuda_attention_is_fast(d, &a, true)) return cuda_attention_fast_grad(d, stream, &a, why);
+    a.is_drawn = a.kept.data && cuda_attention_is_fast(d, &a, false);
     CUDA_FLOATING(q->dtype, why, CUDA_TRY(run_backward<T>(d, stream, &a, why)));
     return LS_OK;
 }

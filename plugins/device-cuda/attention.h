@@ -1,7 +1,7 @@
 /* attention.h - attention as its kernels see it: sizes, strides and addresses of one call.
  *
  * Two families of kernels: attention.cu takes everything, attention_hopper.cu what BERT and GPT train with, on tensor
- * cores. Both drop the same scores, those that the CPU drops. */
+ * cores. Only the former drop the scores that the CPU drops. */
 #ifndef LOCKSTEP_CUDA_ATTENTION_H
 #define LOCKSTEP_CUDA_ATTENTION_H
 
@@ -23,6 +23,7 @@ typedef struct attention {
     dropping drop;
     attention_heads q, k, v, o, mask;
     attention_heads kept;   /* private to these kernels: see attention_hopper.cu */
+    bool is_drawn;          /* a gradient: kept has what the fast kernels dropped */
     attention_heads lse;    /* [B,H,queries]: column is 0 */
     const void *lengths;    /* [B]; NULL: all of full length */
     int64_t lengths_stride; /* in elements */

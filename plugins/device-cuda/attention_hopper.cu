@@ -5,9 +5,9 @@
  * arrive in three stages of 128; the gradient of keys and values walks over queries. Scores are computed again in both
  * gradients: two more products of seven, but no block needs the sums of another.
  *
- * Dropout: `kept` has the drawn bits for the gradients, a bit set where a score is dropped. In each head: [tiles of 64
- * keys][queries] pairs of 32-bit words; bit 4 j + i of word w is key 8 j + 4 w + i of the tile. Four neighbours come of
- * one block of random numbers, and a thread draws what it and its neighbour need. */
+ * Dropout draws 16 bits for a score, half of what the CPU draws, so it drops other scores than the CPU does; the same
+ * ones in every run with the same seed. `kept` has them for the gradients, a bit set where a score is dropped: in each
+ * head, [tiles of 64 keys][queries] pairs of 32-bit words; bit 4 j + i of word w is key 8 j + 4 w + i of the tile. */
 #include "attention.h"
 #include "wgmma.cuh"
 
@@ -68,16 +68,16 @@ static __device__ __forceinline__ void store_rows(uint32_t shared, const uint8_t
 
 /* ---- Random bits ------------------------------------------------------------------------------------------------- */
 
-/* Philox with its keys of all rounds worked out: they are operands from constant memory. */
+/* What all threads share: the keys of Philox's rounds, which part of its counters is this call's, and the bits of the
+ * threshold, lowest first, as whole words. */
 typedef struct drawing {
-    uint32_t key[20];
-    uint64_t offset;
-    uint32_t below; /* 0: no dropout */
+    uint32_t key[20], part[2];
+    uint32_t threshold[16];
 } drawing;
 
-static __device__ __forceinline__ uint32_t draw_four(const drawing &d, uint64_t counter)
+static __device__ __forceinline__ uint4 draw(const drawing &d, uint64_t counter)
 {
-    uint32_t c0 = (uint32_t)counter, c1 = (uint32_t)(counter >> 32), c2 = 0, c3 = 0;
+    uint32_t c0 = (uint32_t)counter, c1 = (uint32_t)(counter >> 32), c2 = d.part[0], c3 = d.part[1];
 #pragma unroll
     for (int round = 0; round < 10; round++) {
         uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
@@ -86,46 +86,33 @@ static __device__ __forceinline__ uint32_t draw_four(const drawing &d, uint64_t 
         c1 = (uint32_t)p1, c3 = (uint32_t)p0;
         c0 = n0, c2 = n2;
     }
-    return (uint32_t)(c0 < d.below) | (uint32_t)(c1 < d.below) << 1 | (uint32_t)(c2 < d.below) << 2 |
-           (uint32_t)(c3 < d.below) << 3;
+    return make_uint4(c0, c1, c2, c3);
 }
 
-/* The word of a row's 32 scores that this thread draws, from the score `first` on. */
-static __device__ __forceinline__ uint32_t draw_word(const drawing &d, uint64_t first)
+/* 32 bits, each set with the probability of being dropped: 32 numbers of 16 bits are compared with the threshold at
+ * once, bit by bit from the lowest. */
+static __device__ __forceinline__ uint32_t draw_dropped(const drawing &d, uint64_t number)
 {
-    uint64_t counter = d.offset + first / 4;
-    uint32_t word = 0;
-#pragma unroll 4
-    for (int j = 0; j < 8; j++) word |= draw_four(d, counter + 2 * j) << (4 * j);
-    return word;
+    uint32_t below = 0;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        uint4 word = draw(d, number * 4 + i);
+        const uint32_t *t = d.threshold + 4 * i;
+        below = (word.x & below) | (t[0] & (word.x | below));
+        below = (word.y & below) | (t[1] & (word.y | below));
+        below = (word.z & below) | (t[2] & (word.z | below));
+        below = (word.w & below) | (t[3] & (word.w | below));
+    }
+    return below;
 }
 
-/* Four bits to the left of every four, and back. */
-static __device__ __forceinline__ uint64_t spread(uint32_t x)
+/* A thread's word of `kept`, from its bits and its neighbour's: of row r in even lanes, of row r + 8 in odd ones. */
+static __device__ __forceinline__ uint32_t kept_word(uint32_t dropped)
 {
-    uint64_t wide = (x | (uint64_t)x << 16) & 0x0000FFFF0000FFFFu;
-    wide = (wide | wide << 8) & 0x00FF00FF00FF00FFu;
-    return (wide | wide << 4) & 0x0F0F0F0F0F0F0F0Fu;
-}
-
-static __device__ __forceinline__ uint32_t gathered(uint64_t x)
-{
-    x &= 0x0F0F0F0F0F0F0F0Fu;
-    x = (x | x >> 4) & 0x00FF00FF00FF00FFu;
-    x = (x | x >> 8) & 0x0000FFFF0000FFFFu;
-    return (uint32_t)(x | x >> 16);
-}
-
-/* The same where rows do not begin at multiples of four: drawn from the multiple before, and moved. `half` is the word
- * of the pair; the other is two lanes away. */
-static __device__ __forceinline__ uint32_t draw_word_between(const drawing &d, uint64_t first, int half)
-{
-    int skipped = (int)(first & 3);
-    uint32_t mine = draw_word(d, first), last = draw_four(d, d.offset + first / 4 + 16 - half);
-    uint32_t other = __shfl_xor_sync(~0u, mine, 2);
-    uint64_t row = half ? spread(other) | spread(mine) << 4 : spread(mine) | spread(other) << 4;
-    row = skipped ? row >> skipped | (uint64_t)last << (64 - skipped) : row;
-    return gathered(half ? row >> 4 : row);
+    bool odd = threadIdx.x & 1;
+    uint32_t upper = dropped & 0x33333333u, lower = dropped >> 2 & 0x33333333u;
+    uint32_t other = __shfl_xor_sync(~0u, odd ? upper : lower, 1);
+    return odd ? other | lower << 2 : upper | other << 2;
 }
 
 /* From the words of rows r and r + 8: bit 4 j + e is set where number 4 j + e of the thread is dropped. */
@@ -151,11 +138,8 @@ template <typename T> static __device__ void write_empty(const attention &a, int
     if (threadIdx.x < FORWARD_ROWS && row < a.queries && a.lse.data) head_at<float>(a.lse, b, h)[row] = -INFINITY;
 }
 
-/* What is drawn: nothing, rows that begin at multiples of four, any rows. */
-enum { NO_DROP, DROP_ALIGNED, DROP_BETWEEN };
-
 /* Block (x, y, z): 128 queries, head, batch. */
-template <typename T, int DROP>
+template <typename T, bool DROP>
 static __global__ void __launch_bounds__(FORWARD_THREADS, 2)
     attend(const __grid_constant__ attention a, const __grid_constant__ drawing drawn)
 {
@@ -193,7 +177,9 @@ static __global__ void __launch_bounds__(FORWARD_THREADS, 2)
     for (int i = 0; i < 32; i++) o[i] = 0;
     int row0 = first + group * 64 + warp * 16 + (lane >> 2); /* and row0 + 8 */
     int half = lane >> 1 & 1, drawn_row = row0 + (lane & 1) * 8;
-    uint64_t drawn_first = (uint64_t)(((b * a.heads + h) * a.queries + drawn_row) * a.keys + half * 4);
+    uint64_t drawn_first = (uint64_t)((b * a.heads + h) * gridDim.x + blockIdx.x) *
+                               (uint64_t)((a.keys + TILE - 1) / TILE) * FORWARD_THREADS +
+                           threadIdx.x;
     int64_t head_pairs = (b * a.heads + h) * ((a.keys + TILE - 1) / TILE) * a.queries;
     uint32_t *kept = DROP && a.kept.data && drawn_row < a.queries
                          ? (uint32_t *)a.kept.data + (head_pairs + drawn_row) * 2 + half
@@ -221,13 +207,12 @@ static __global__ void __launch_bounds__(FORWARD_THREADS, 2)
                                      for (int k = 0; k < 4; k++) core::multiply_down(o, p + k * 4, v_tile + k * DOWN);
                                      products_end();
     };
-    auto draw = [&](int t) {
+    auto draw_tile = [&](int t) {
         if (!DROP) return;
-        uint64_t at = drawn_first + (uint64_t)t * TILE;
-        uint32_t mine = DROP == DROP_ALIGNED ? draw_word(drawn, at) : draw_word_between(drawn, at, half);
-        if (kept) kept[(int64_t)t * a.queries * 2] = mine;
-        uint32_t other = __shfl_xor_sync(~0u, mine, 1);
-        dropped = lane & 1 ? dropped_numbers(other, mine) : dropped_numbers(mine, other);
+        dropped = draw_dropped(drawn, drawn_first + (uint64_t)t * FORWARD_THREADS);
+        if (!a.kept.data) return;
+        uint32_t word = kept_word(dropped);
+        if (kept) kept[(int64_t)t * a.queries * 2] = word;
     };
     auto weigh = [&](int t) { /* s becomes weights; where `grown`, o must be multiplied by the factors */
                               if ((t + 1) * TILE > keys || (a.causal && (t + 1) * TILE > first + group * 64)) {
@@ -278,7 +263,7 @@ static __global__ void __launch_bounds__(FORWARD_THREADS, 2)
 
     products_begin();
     begin_scores(0);
-    draw(0);
+    draw_tile(0);
     products_wait<0>();
     settle(s);
     weigh(0);
@@ -294,7 +279,7 @@ static __global__ void __launch_bounds__(FORWARD_THREADS, 2)
         products_begin();
         begin_scores(t);
         begin_values(t - 1);
-        draw(t);
+        draw_tile(t);
         products_wait<1>();
         settle(s);
         weigh(t);
@@ -651,8 +636,11 @@ static drawing drawing_of(const dropping *drop)
         d.key[2 * round] = (uint32_t)drop->seed + round * 0x9E3779B9u;
         d.key[2 * round + 1] = (uint32_t)(drop->seed >> 32) + round * 0xBB67AE85u;
     }
-    d.offset = drop->offset;
-    d.below = drop->below;
+    d.part[0] = (uint32_t)drop->offset; /* no other call has this offset, and no other operator this bit */
+    d.part[1] = (uint32_t)(drop->offset >> 32) | 1u << 31;
+    uint32_t threshold = (drop->below >> 16) + (drop->below >> 15 & 1);
+    if (threshold > 0xffff) threshold = 0xffff;
+    for (int i = 0; i < 16; i++) d.threshold[i] = threshold >> i & 1 ? ~0u : 0;
     return d;
 }
 
@@ -667,7 +655,7 @@ static dim3 blocks_of(const attention *a, int64_t rows, int each)
     return dim3((unsigned)((rows + each - 1) / each), (unsigned)a->heads, (unsigned)a->batch);
 }
 
-template <typename T, int DROP> static ls_status forward(cudaStream_t stream, const attention *a, ls_message *why)
+template <typename T, bool DROP> static ls_status forward(cudaStream_t stream, const attention *a, ls_message *why)
 {
     CUDA_TRY(allow(attend<T, DROP>, FORWARD_BYTES, why));
     dim3 grid = blocks_of(a, a->queries, FORWARD_ROWS);
@@ -689,16 +677,12 @@ static ls_status backward(cudaStream_t stream, const attention *a, float *delta,
     return CUDA_LAUNCHED(why);
 }
 
-template <typename T> static ls_status forward_by_drop(cudaStream_t stream, const attention *a, ls_message *why)
-{
-    if (!a->drop.below) return forward<T, NO_DROP>(stream, a, why);
-    return a->keys % 4 ? forward<T, DROP_BETWEEN>(stream, a, why) : forward<T, DROP_ALIGNED>(stream, a, why);
-}
-
 extern "C" ls_status cuda_attention_fast(cuda_device *d, cudaStream_t stream, const attention *a, ls_message *why)
 {
     (void)d;
-    return a->q.dtype == LS_BF16 ? forward_by_drop<bf16>(stream, a, why) : forward_by_drop<f16>(stream, a, why);
+    bool bf = a->q.dtype == LS_BF16;
+    if (a->drop.below) return bf ? forward<bf16, true>(stream, a, why) : forward<f16, true>(stream, a, why);
+    return bf ? forward<bf16, false>(stream, a, why) : forward<f16, false>(stream, a, why);
 }
 
 extern "C" ls_status cuda_attention_fast_grad(cuda_device *d, cudaStream_t stream, const attention *a, ls_message *why)

@@ -177,6 +177,7 @@ static double get(ls_dtype dtype, const void *data, int64_t i)
     if (dtype == LS_F32) return ((const float *)data)[i];
     if (dtype == LS_F64) return ((const double *)data)[i];
     if (dtype == LS_I64) return (double)((const int64_t *)data)[i];
+    if (dtype == LS_U8) return ((const uint8_t *)data)[i];
     uint16_t half = ((const uint16_t *)data)[i];
     return dtype == LS_BF16 ? from_bf16(half) : from_f16(half);
 }
@@ -549,8 +550,19 @@ static ls_operand heads_of(const tensor *rows, int parts, int part, int batch, i
 typedef struct attention_data {
     const attention_case *c;
     const double *qkv, *d_o, *o, *grad; /* of the GPU's numbers, packed */
+    const double *kept;                 /* its bytes, if they tell what was dropped; else NULL */
     int length;                         /* of this sequence */
 } attention_data;
+
+/* Did the GPU drop a score? On tensor cores it draws otherwise than the CPU: the bits that it kept tell. */
+static bool was_dropped(const attention_data *a, int b, int h, int i, int j)
+{
+    int64_t s = a->c->length, head = (int64_t)b * HEADS + h;
+    if (a->c->p <= 0) return false;
+    if (!a->kept) return is_dropped(99, 1234567, (uint64_t)((head * s + i) * s + j), a->c->p);
+    int64_t word = ((head * ((s + 63) / 64) + j / 64) * s + i) * 2 + (j >> 2 & 1), bit = 4 * (j % 64 / 8) + j % 4;
+    return (int)a->kept[word * 4 + bit / 8] >> (bit % 8) & 1;
+}
 
 /* One head of one sequence, in f64; differences of o and of the gradients. */
 static void check_head(const attention_data *a, int b, int h, difference *eo, difference eg[3])
@@ -568,9 +580,7 @@ static void check_head(const attention_data *a, int b, int h, difference *eo, di
             double dot = 0;
             for (int c = 0; c < d; c++) dot += q[i * row + c] * k[j * row + c];
             total += p[i * s + j] = exp(dot * scale);
-            uint64_t element =
-                (((uint64_t)b * HEADS + (uint64_t)h) * (uint64_t)s + (uint64_t)i) * (uint64_t)s + (uint64_t)j;
-            gone[i * s + j] = a->c->p > 0 && is_dropped(99, 1234567, element, a->c->p) ? 0 : keep;
+            gone[i * s + j] = was_dropped(a, b, h, i, j) ? 0 : keep;
         }
         for (int j = 0; j < seen; j++) {
             p[i * s + j] /= total;
@@ -596,6 +606,16 @@ static void check_head(const attention_data *a, int b, int h, difference *eo, di
                         g[part][i * d + c]);
         }
     free(p), free(gone), free(to);
+}
+
+/* As many scores are dropped as should be, within five standard deviations. */
+static void check_share(const double *bytes, int64_t n, double p)
+{
+    double set = 0;
+    for (int64_t i = 0; i < n; i++)
+        for (int bit = 0; bit < 8; bit++) set += (int)bytes[i] >> bit & 1;
+    double all = 8 * (double)n;
+    report("share of dropped scores", fabs(set / all - p), 5 * sqrt(p * (1 - p) / all) + 1.0 / 65536, NULL, 0);
 }
 
 static void check_attention(attention_case c)
@@ -643,12 +663,13 @@ static void check_attention(attention_case c)
         .attrs = call.attrs};
     run(&call);
     run(&back);
-    double *got = read_back(&o), *got_grad = read_back(&grad);
+    bool fast = c.type != LS_F32 && c.depth == 64;
+    double *got = read_back(&o), *got_grad = read_back(&grad), *bits = fast && c.p > 0 ? read_back(&kept) : NULL;
     difference eo = {0}, eg[3] = {{0}};
     static const int heads[3][2] = {{0, 0}, {1, 7}, {2, 15}};
     for (int i = 0; i < 3; i++) {
-        attention_data a = {&c,  qkv.here, d_o.here,
-                            got, got_grad, c.lengths ? (int)lengths.here[heads[i][0]] : c.length};
+        int length = c.lengths ? (int)lengths.here[heads[i][0]] : c.length;
+        attention_data a = {&c, qkv.here, d_o.here, got, got_grad, bits, length};
         check_head(&a, heads[i][0], heads[i][1], &eo, eg);
     }
     for (int i = 0; i < 3; i++) { /* the same bits every time */
@@ -669,7 +690,8 @@ static void check_attention(attention_case c)
     report(what, relative(eo), limit, &call, c.forward_us);
     snprintf(what, sizeof what, "%s back", name);
     report(what, fmax(relative(eg[0]), fmax(relative(eg[1]), relative(eg[2]))), limit, &back, c.backward_us);
-    free(got), free(got_grad);
+    if (bits && !c.lengths && !c.causal && c.length % 64 == 0) check_share(bits, kept.n, c.p);
+    free(got), free(got_grad), free(bits);
     tensor *all[] = {&qkv, &grad, &o, &d_o, &lse, &lengths, &kept};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) drop(all[i]);
 }
