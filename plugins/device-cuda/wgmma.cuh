@@ -45,30 +45,30 @@ enum { ALONG = 2, DOWN = 128 };
 #define WGMMA_ADD(x) "+f"(x)
 #define WGMMA_SET(x) "=f"(x)
 
-#define WGMMA_SHARED(type, how, scale, d, a, b)                                                                        \
+#define WGMMA_SHARED(type, how, scale, d, a, b, down)                                                                  \
     asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " " WGMMA_SUMS ", %32, %33, " scale       \
-                 ", 1, 1, 0, 0;\n"                                                                                     \
+                 ", 1, 1, %34, %34;\n"                                                                                 \
                  : WGMMA_EACH(how, d)                                                                                  \
-                 : "l"(a), "l"(b))
+                 : "l"(a), "l"(b), "n"(down))
 #define WGMMA_REGISTERS(type, how, scale, d, a, b, down)                                                               \
     asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " " WGMMA_SUMS                            \
                  ", {%32,%33,%34,%35}, %36, " scale ", 1, 1, %37;\n"                                                   \
                  : WGMMA_EACH(how, d)                                                                                  \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(down))
 
-/* Products for one half type. d (+)= a b^T, rows of both in shared memory; or a from registers, times b^T or, where b
- * is read down its columns, b. */
+/* Products for one half type. d (+)= a b^T, rows of both in shared memory, or a from registers. Down: b is read down
+ * its columns, a b; and a in shared memory too, a^T b. */
 template <typename T> struct tensor_core;
 
 #define WGMMA_TYPE(T, type, packing)                                                                                   \
     template <> struct tensor_core<T> {                                                                                \
         static __device__ __forceinline__ void multiply_first(float (&d)[32], uint64_t a, uint64_t b)                  \
         {                                                                                                              \
-            WGMMA_SHARED(type, WGMMA_SET, "0", d, a, b);                                                               \
+            WGMMA_SHARED(type, WGMMA_SET, "0", d, a, b, 0);                                                            \
         }                                                                                                              \
         static __device__ __forceinline__ void multiply(float (&d)[32], uint64_t a, uint64_t b)                        \
         {                                                                                                              \
-            WGMMA_SHARED(type, WGMMA_ADD, "1", d, a, b);                                                               \
+            WGMMA_SHARED(type, WGMMA_ADD, "1", d, a, b, 0);                                                            \
         }                                                                                                              \
         static __device__ __forceinline__ void multiply_first(float (&d)[32], const uint32_t *a, uint64_t b)           \
         {                                                                                                              \
@@ -81,6 +81,14 @@ template <typename T> struct tensor_core;
         static __device__ __forceinline__ void multiply_down(float (&d)[32], const uint32_t *a, uint64_t b)            \
         {                                                                                                              \
             WGMMA_REGISTERS(type, WGMMA_ADD, "1", d, a, b, 1);                                                         \
+        }                                                                                                              \
+        static __device__ __forceinline__ void multiply_down_first(float (&d)[32], uint64_t a, uint64_t b)             \
+        {                                                                                                              \
+            WGMMA_SHARED(type, WGMMA_SET, "0", d, a, b, 1);                                                            \
+        }                                                                                                              \
+        static __device__ __forceinline__ void multiply_down(float (&d)[32], uint64_t a, uint64_t b)                   \
+        {                                                                                                              \
+            WGMMA_SHARED(type, WGMMA_ADD, "1", d, a, b, 1);                                                            \
         }                                                                                                              \
         static __device__ __forceinline__ uint32_t pack(float low, float high)                                         \
         {                                                                                                              \
@@ -153,6 +161,39 @@ static __device__ __forceinline__ void store_square(uint32_t to, uint32_t a, uin
 {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(a), "r"(b), "r"(c),
                  "r"(d)
+                 : "memory");
+}
+
+/* ---- Two blocks of a cluster ------------------------------------------------------------------------------------- */
+
+/* Waiting for the other block needs both: to arrive, and to wait. What was written before arriving is seen behind the
+ * wait; arriving without that is cheaper. */
+static __device__ __forceinline__ void cluster_arrive(void)
+{
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+
+static __device__ __forceinline__ void cluster_arrive_only(void)
+{
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+
+static __device__ __forceinline__ void cluster_wait(void)
+{
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+/* An address of shared memory, in block `rank` of the cluster. */
+static __device__ __forceinline__ uint32_t address_in(uint32_t address, int rank)
+{
+    uint32_t there;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
+    return there;
+}
+
+static __device__ __forceinline__ void store_there(uint32_t to, const float *x)
+{
+    asm volatile("st.shared::cluster.v4.f32 [%0], {%1,%2,%3,%4};" ::"r"(to), "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3])
                  : "memory");
 }
 

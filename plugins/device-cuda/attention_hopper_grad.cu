@@ -1,0 +1,421 @@
+/* attention_hopper_grad.cu - gradients of attention_hopper.cu, without atomics, so that every run gives the same bits.
+ *
+ * One kernel has keys and values and walks over queries. Where two blocks have all keys of a head, it makes the
+ * gradient of queries too; else a second kernel, which has queries and walks over keys, makes that, and computes the
+ * scores again. */
+#include "attention_hopper.cuh"
+
+/* delta [B,H,queries] = sum of do o over a row, times the share that dropout keeps: eight lanes a row. */
+template <typename T> static __global__ void __launch_bounds__(256) row_products(const attention a, float *delta)
+{
+    int64_t i = ((int64_t)blockIdx.x * 256 + threadIdx.x) >> 3, all = a.batch * a.heads * a.queries;
+    if (i >= all) return; /* eight lanes together */
+    int64_t row = i / a.heads % a.queries, h = i % a.heads, b = i / a.heads / a.queries;
+    int piece = threadIdx.x & 7;
+    float sum = 0;
+    if (row < length_of(a, b)) {
+        const T *o = head_at<const T>(a.o, b, h) + row * a.o.row + piece * 8;
+        const T *d_o = head_at<const T>(a.d_o, b, h) + row * a.d_o.row + piece * 8;
+        uint4 x = *(const uint4 *)o, y = *(const uint4 *)d_o;
+        const T *xs = (const T *)&x, *ys = (const T *)&y;
+#pragma unroll
+        for (int k = 0; k < 8; k++) sum = fmaf(as<float>(xs[k]), as<float>(ys[k]), sum);
+    }
+    unsigned lanes = 0xffu << (threadIdx.x & 24);
+    for (int mask = 1; mask < 8; mask *= 2) sum += __shfl_xor_sync(lanes, sum, mask);
+    if (piece == 0) delta[(b * a.heads + h) * a.queries + row] = sum / (float)a.drop.scale;
+}
+
+enum { GROUPS = 3, BACK_THREADS = GROUPS * 128, BACK_ROWS = GROUPS * 64, BACK_BYTES = BACK_ROWS * 128 };
+enum { DQ_V = STAGES * STAGE_BYTES, DQ_Q = 2 * DQ_V, DQ_DO = DQ_Q + BACK_BYTES, DQ_BYTES = DQ_DO + BACK_BYTES };
+
+/* Gradient of queries. Block (x, y, z): 192 queries, head, batch. */
+template <typename T, bool DROP>
+static __global__ void __launch_bounds__(BACK_THREADS, 1)
+    grade_queries(const __grid_constant__ attention a, const float *__restrict__ delta)
+{
+    typedef tensor_core<T> core;
+    extern __shared__ __align__(1024) uint8_t shared[];
+    int64_t b = blockIdx.z, h = blockIdx.y;
+    int group = __shfl_sync(~0u, threadIdx.x >> 7, 0), warp = threadIdx.x >> 5 & 3, lane = threadIdx.x & 31;
+    int first = blockIdx.x * BACK_ROWS, mine = first + group * 64;
+    int64_t length = length_of(a, b);
+    int queries = (int)(length < a.queries ? length : a.queries), keys = (int)(length < a.keys ? length : a.keys);
+    if (first >= queries) keys = 0;
+    if (a.causal && keys > first + BACK_ROWS) keys = first + BACK_ROWS;
+    int tiles = (keys + TILE - 1) / TILE, stages = (tiles + 1) / 2;
+    uint32_t at_k = shared_address(shared), at_v = at_k + DQ_V;
+    uint32_t at_q = at_k + DQ_Q + group * TILE_BYTES, at_do = at_k + DQ_DO + group * TILE_BYTES;
+    const T *k_head = head_at<const T>(a.k, b, h), *v_head = head_at<const T>(a.v, b, h);
+    auto load_stage = [&](int s) {
+        if (s < stages) {
+            uint32_t to = (uint32_t)(s % STAGES) * STAGE_BYTES;
+            load_rows<BACK_THREADS>(at_k + to, k_head, a.k.row, s * STAGE, STAGE, keys);
+            load_rows<BACK_THREADS>(at_v + to, v_head, a.v.row, s * STAGE, STAGE, keys);
+        }
+        copies_end();
+    };
+    if (tiles) {
+        load_rows<BACK_THREADS>(at_k + DQ_Q, head_at<const T>(a.q, b, h), a.q.row, first, BACK_ROWS, queries);
+        load_rows<BACK_THREADS>(at_k + DQ_DO, head_at<const T>(a.d_o, b, h), a.d_o.row, first, BACK_ROWS, queries);
+    }
+    for (int s = 0; s < STAGES; s++) load_stage(s);
+
+    int row0 = mine + warp * 16 + (lane >> 2), half = lane >> 1 & 1;
+    bool live0 = row0 < queries, live1 = row0 + 8 < queries;
+    const float *lse = head_at<const float>(a.lse, b, h), *deltas = delta + (b * a.heads + h) * a.queries;
+    float lse0 = live0 ? lse[row0] * LOG2E : INFINITY, lse1 = live1 ? lse[row0 + 8] * LOG2E : INFINITY;
+    float delta0 = live0 ? deltas[row0] : 0, delta1 = live1 ? deltas[row0 + 8] : 0;
+    int64_t head_pairs = (b * a.heads + h) * ((a.keys + TILE - 1) / TILE) * a.queries;
+    const uint32_t *kept = (const uint32_t *)a.kept.data + (head_pairs + row0) * 2 + half;
+    float c = (float)a.scale * LOG2E, dq[32];
+#pragma unroll
+    for (int i = 0; i < 32; i++) dq[i] = 0;
+    for (int t = 0; t < tiles; t++) {
+        if (!(t & 1)) {
+            int stage = t / 2;
+            if (stage == 0) copies_wait<STAGES - 1>();
+            else if (stage == 1) copies_wait<STAGES - 2>();
+            else copies_wait<0>();
+            __syncthreads();
+            if (stage > 1) load_stage(stage + 1);
+        }
+        float s[32], dp[32];
+        uint32_t place = (uint32_t)(t / 2 % STAGES) * STAGE_BYTES + (uint32_t)(t & 1) * TILE_BYTES, ds[16], dropped = 0;
+        uint64_t q_rows = matrix_at(at_q), do_rows = matrix_at(at_do);
+        uint64_t k_tile = matrix_at(at_k + place), v_tile = matrix_at(at_v + place);
+        products_begin();
+        core::multiply_first(s, q_rows, k_tile);
+#pragma unroll
+        for (int k = 1; k < 4; k++) core::multiply(s, q_rows + k * ALONG, k_tile + k * ALONG);
+        products_end();
+        core::multiply_first(dp, do_rows, v_tile);
+#pragma unroll
+        for (int k = 1; k < 4; k++) core::multiply(dp, do_rows + k * ALONG, v_tile + k * ALONG);
+        products_end();
+        if (DROP) {
+            const uint32_t *words = kept + (int64_t)t * a.queries * 2;
+            dropped = dropped_numbers(live0 ? words[0] : 0, live1 ? words[16] : 0);
+        }
+        products_wait<1>(); /* also for the products that dq grows by */
+        settle(s);
+        settle(dq);
+#pragma unroll
+        for (int j = 0; j < 8; j++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) s[j * 4 + e] = exp2_fast(fmaf(s[j * 4 + e], c, e < 2 ? -lse0 : -lse1));
+        if ((t + 1) * TILE > keys || (a.causal && (t + 1) * TILE > mine)) {
+            int before = t * TILE + (lane & 3) * 2, seen0 = keys - before, seen1 = seen0;
+            if (a.causal) seen0 = min(seen0, row0 + 1 - before), seen1 = min(seen1, row0 + 9 - before);
+#pragma unroll
+            for (int j = 0; j < 8; j++)
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    if (j * 8 + (e & 1) >= (e < 2 ? seen0 : seen1)) s[j * 4 + e] = 0;
+        }
+        products_wait<0>();
+        settle(dp);
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+            float g[4];
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                float d = DROP && dropped & 1u << (j * 4 + e) ? 0.0f : dp[j * 4 + e];
+                g[e] = s[j * 4 + e] * (d - (e < 2 ? delta0 : delta1));
+            }
+            ds[j * 2] = core::pack(g[0], g[1]), ds[j * 2 + 1] = core::pack(g[2], g[3]);
+        }
+        products_begin();
+#pragma unroll
+        for (int k = 0; k < 4; k++) core::multiply_down(dq, ds + k * 4, k_tile + k * DOWN);
+        products_end();
+    }
+    products_wait<0>();
+    settle(dq);
+    copies_wait<0>();
+    float factor = (float)a.scale * (DROP ? (float)a.drop.scale : 1.0f);
+    store_rows<T>(at_q, shared + DQ_Q + group * TILE_BYTES, dq, factor, factor, head_at<T>(a.dq, b, h), a.dq.row, mine,
+                  (int)a.queries);
+}
+
+enum { WORDS_BYTES = TILE * 8 };
+enum {
+    DKV_STAGE = 2 * TILE_BYTES + 2048, /* of queries: q, do, and the words of each warpgroup's keys */
+    DKV_RING = 2 * BACK_BYTES,
+    DKV_END = DKV_RING + STAGES * DKV_STAGE,
+    PAIR_DS = DKV_END,                    /* of a pair: gradients of scores, twice, */
+    PAIR_SENT = PAIR_DS + 2 * BACK_BYTES, /* and sums that the other block sent, for three tiles */
+    PAIR_END = PAIR_SENT + GROUPS * TILE * TILE * 4,
+};
+
+static size_t keys_bytes(const attention *a, bool pair)
+{
+    return (pair ? PAIR_END : DKV_END) + 2 * (((size_t)a->queries + TILE - 1) / TILE * TILE) * sizeof(float);
+}
+
+/* Gradients of keys and values. Block (x, y, z): 192 keys, head, batch. Scores lie transposed: keys are rows.
+ *
+ * Two blocks that have all keys of a head between them (PAIR, a cluster) also make the gradient of queries: each
+ * multiplies the gradients of its scores, which pass through shared memory, by its keys, and sends the sums of three
+ * tiles of queries to the other, then adds those of its own three to what it was sent. */
+template <typename T, bool DROP, bool PAIR>
+static __global__ void __launch_bounds__(BACK_THREADS, 1)
+    grade_keys(const __grid_constant__ attention a, const float *__restrict__ delta)
+{
+    typedef tensor_core<T> core;
+    extern __shared__ __align__(1024) uint8_t shared[];
+    int64_t b = blockIdx.z, h = blockIdx.y;
+    int group = __shfl_sync(~0u, threadIdx.x >> 7, 0), warp = threadIdx.x >> 5 & 3, lane = threadIdx.x & 31;
+    int first = blockIdx.x * BACK_ROWS, mine = first + group * 64;
+    int64_t length = length_of(a, b);
+    int queries = (int)(length < a.queries ? length : a.queries), keys = (int)(length < a.keys ? length : a.keys);
+    int tiles = first < keys ? (queries + TILE - 1) / TILE : 0, begin = a.causal ? first / TILE : 0;
+    if (begin > tiles) begin = tiles;
+    bool live = mine < keys;
+    uint32_t base = shared_address(shared), at_k = base + group * TILE_BYTES, at_v = at_k + BACK_BYTES;
+    uint32_t ring = base + DKV_RING;
+    int padded = (int)((a.queries + TILE - 1) / TILE * TILE);
+    float *row_lse = (float *)(shared + (PAIR ? PAIR_END : DKV_END)), *row_delta = row_lse + padded;
+    const T *q_head = head_at<const T>(a.q, b, h), *do_head = head_at<const T>(a.d_o, b, h);
+    const uint32_t *kept =
+        (const uint32_t *)a.kept.data + (b * a.heads + h) * ((a.keys + TILE - 1) / TILE) * a.queries * 2;
+    int rank = blockIdx.x, rounds = PAIR ? 2 * GROUPS + 1 : tiles - begin;
+    /* Of a pair: first those whose sums are sent. */
+    auto tile_of = [&](int round) {
+        if (!PAIR) return begin + round;
+        return round < GROUPS ? (1 - rank) * GROUPS + round : rank * GROUPS + round - GROUPS;
+    };
+    auto has_tile = [&](int round) { return round < (PAIR ? 2 * GROUPS : rounds) && tile_of(round) < tiles; };
+    auto load_tile = [&](int round) {
+        if (has_tile(round)) {
+            int t = tile_of(round);
+            uint32_t to = ring + (uint32_t)(round % STAGES) * DKV_STAGE;
+            load_rows<BACK_THREADS>(to, q_head, a.q.row, t * TILE, TILE, queries);
+            load_rows<BACK_THREADS>(to + TILE_BYTES, do_head, a.d_o.row, t * TILE, TILE, queries);
+            if (DROP && threadIdx.x < GROUPS * TILE) {
+                int of = threadIdx.x / TILE, row = threadIdx.x % TILE, key_tile = blockIdx.x * GROUPS + of;
+                if (first + of * TILE < keys && t * TILE + row < a.queries)
+                    copy_8(to + 2 * TILE_BYTES + of * WORDS_BYTES + row * 8,
+                           kept + ((int64_t)key_tile * a.queries + t * TILE + row) * 2);
+            }
+        }
+        copies_end();
+    };
+    if (tiles) {
+        load_rows<BACK_THREADS>(base, head_at<const T>(a.k, b, h), a.k.row, first, BACK_ROWS, keys);
+        load_rows<BACK_THREADS>(base + BACK_BYTES, head_at<const T>(a.v, b, h), a.v.row, first, BACK_ROWS, keys);
+    }
+    load_tile(0);
+    load_tile(1);
+    if (PAIR) cluster_arrive_only();
+    for (int i = threadIdx.x; i < padded; i += BACK_THREADS) {
+        row_lse[i] = i < queries ? head_at<const float>(a.lse, b, h)[i] * LOG2E : INFINITY;
+        row_delta[i] = i < queries ? delta[(b * a.heads + h) * a.queries + i] : 0;
+    }
+    float c = (float)a.scale * LOG2E, dk[32], dv[32];
+#pragma unroll
+    for (int i = 0; i < 32; i++) dk[i] = dv[i] = 0;
+    int key0 = mine + warp * 16 + (lane >> 2); /* and key0 + 8 */
+    float keep = DROP ? (float)a.drop.scale : 1.0f, factor = keep * (float)a.scale;
+    /* The gradient of the queries of a tile, by one warpgroup. */
+    auto grade_queries_of = [&](int round) {
+        int t = tile_of(round), row0 = t * TILE + warp * 16 + (lane >> 2), key_tiles = (keys - first + TILE - 1) / TILE;
+        float dq[32];
+        if (t < tiles) {
+            uint64_t scores = matrix_at(base + PAIR_DS + (uint32_t)(round & 1) * BACK_BYTES),
+                     all_keys = matrix_at(base);
+            products_begin();
+            core::multiply_down_first(dq, scores, all_keys);
+#pragma unroll
+            for (int k = 1; k < 4; k++) core::multiply_down(dq, scores + k * DOWN, all_keys + k * DOWN);
+            if (key_tiles > 1)
+#pragma unroll
+                for (int k = 4; k < 8; k++) core::multiply_down(dq, scores + k * DOWN, all_keys + k * DOWN);
+            if (key_tiles > 2)
+#pragma unroll
+                for (int k = 8; k < 12; k++) core::multiply_down(dq, scores + k * DOWN, all_keys + k * DOWN);
+            products_end();
+            products_wait<0>();
+            settle(dq);
+        } else {
+#pragma unroll
+            for (int k = 0; k < 32; k++) dq[k] = 0;
+        }
+        uint32_t place = (uint32_t)(round % GROUPS * TILE * TILE * 4 + (threadIdx.x & 127) * 16);
+        if (round < GROUPS) {
+            uint32_t there = address_in(base + PAIR_SENT + place, 1 - rank);
+#pragma unroll
+            for (int j = 0; j < 8; j++) store_there(there + j * 2048, dq + j * 4);
+            return;
+        }
+        const float *sent = (const float *)(shared + PAIR_SENT + place);
+        T *to = head_at<T>(a.dq, b, h) + row0 * a.dq.row + (lane & 3) * 2;
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+            float4 more = *(const float4 *)(sent + j * 512);
+            uint32_t upper = core::pack((dq[j * 4] + more.x) * factor, (dq[j * 4 + 1] + more.y) * factor);
+            uint32_t lower = core::pack((dq[j * 4 + 2] + more.z) * factor, (dq[j * 4 + 3] + more.w) * factor);
+            if (row0 < a.queries) *(uint32_t *)(to + j * 8) = upper;
+            if (row0 + 8 < a.queries) *(uint32_t *)(to + 8 * a.dq.row + j * 8) = lower;
+        }
+    };
+    if (PAIR) cluster_wait(); /* the other block has begun */
+    for (int round = 0; round < rounds; round++) {
+        copies_wait<1>();
+        __syncthreads();
+        load_tile(round + 2); /* where the tile of the last round was, which all have read */
+        if (PAIR) {
+            if (round == GROUPS + 1) cluster_wait(); /* it has sent its sums */
+            if (round > 0 && group == (round - 1) % GROUPS) grade_queries_of(round - 1);
+        }
+        if (live && has_tile(round)) {
+            int t = tile_of(round);
+            uint32_t place = ring + (uint32_t)(round % STAGES) * DKV_STAGE, p[16], ds[16], dropped = 0;
+            uint64_t k_rows = matrix_at(at_k), v_rows = matrix_at(at_v);
+            uint64_t q_tile = matrix_at(place), do_tile = matrix_at(place + TILE_BYTES);
+            float s[32], dp[32];
+            products_begin();
+            core::multiply_first(s, k_rows, q_tile);
+#pragma unroll
+            for (int k = 1; k < 4; k++) core::multiply(s, k_rows + k * ALONG, q_tile + k * ALONG);
+            products_end();
+            core::multiply_first(dp, v_rows, do_tile);
+#pragma unroll
+            for (int k = 1; k < 4; k++) core::multiply(dp, v_rows + k * ALONG, do_tile + k * ALONG);
+            products_end();
+#define DROPPED(j, e) (DROP && dropped & 1u << ((2 * (j)&3) + 8 * ((j) / 2) + ((e)&1) + 4 * ((e) >> 1)))
+            const float2 *lse = (const float2 *)(row_lse + t * TILE) + (lane & 3);
+            const float2 *deltas = (const float2 *)(row_delta + t * TILE) + (lane & 3);
+            products_wait<1>();
+            settle(s);
+#pragma unroll
+            for (int j = 0; j < 8; j++) {
+                float2 l = lse[j * 4];
+#pragma unroll
+                for (int e = 0; e < 4; e++) s[j * 4 + e] = exp2_fast(fmaf(s[j * 4 + e], c, e & 1 ? -l.y : -l.x));
+            }
+            if (DROP) { /* bit 8 (i / 4) + i % 4, and 4 further for key0 + 8, of the i-th query of this thread */
+                const uint4 *words = (const uint4 *)(shared + (place - base) + 2 * TILE_BYTES + group * WORDS_BYTES);
+                int shift = warp * 8 + (lane >> 2 & 3);
+#pragma unroll
+                for (int j = 0; j < 8; j++) {
+                    uint4 two = words[j * 4 + (lane & 3)];
+                    uint32_t even = (lane & 16 ? two.y : two.x) >> shift, odd = (lane & 16 ? two.w : two.z) >> shift;
+                    int to = (2 * j & 3) + 8 * (j / 2);
+                    dropped |= (even & 0x11u) << to | (odd & 0x11u) << (to + 1);
+                }
+            }
+            if (mine + 64 > keys || (a.causal && t * TILE < mine + 64)) {
+                int query0 = t * TILE + (lane & 3) * 2;
+#pragma unroll
+                for (int j = 0; j < 8; j++)
+#pragma unroll
+                    for (int e = 0; e < 4; e++) {
+                        int key = key0 + (e >> 1) * 8;
+                        if (key >= keys || (a.causal && key > query0 + j * 8 + (e & 1))) s[j * 4 + e] = 0;
+                    }
+            }
+#pragma unroll
+            for (int j = 0; j < 8; j++) {
+                float w[4];
+#pragma unroll
+                for (int e = 0; e < 4; e++) w[e] = DROPPED(j, e) ? 0.0f : s[j * 4 + e];
+                p[j * 2] = core::pack(w[0], w[1]), p[j * 2 + 1] = core::pack(w[2], w[3]);
+            }
+            products_begin();
+#pragma unroll
+            for (int k = 0; k < 4; k++) core::multiply_down(dv, p + k * 4, do_tile + k * DOWN);
+            products_end();
+            products_wait<1>();
+            settle(dp);
+#pragma unroll
+            for (int j = 0; j < 8; j++) {
+                float2 l = deltas[j * 4];
+                float g[4];
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    g[e] = s[j * 4 + e] * ((DROPPED(j, e) ? 0.0f : dp[j * 4 + e]) - (e & 1 ? l.y : l.x));
+                ds[j * 2] = core::pack(g[0], g[1]), ds[j * 2 + 1] = core::pack(g[2], g[3]);
+            }
+#undef DROPPED
+            products_begin();
+#pragma unroll
+            for (int k = 0; k < 4; k++) core::multiply_down(dk, ds + k * 4, q_tile + k * DOWN);
+            products_end();
+            if (PAIR) {
+                uint32_t to = base + PAIR_DS + (uint32_t)(round & 1) * BACK_BYTES;
+                int row = group * 64 + warp * 16 + (lane & 15);
+#pragma unroll
+                for (int k = 0; k < 4; k++)
+                    store_square(to + swizzled(row, k * 2 + (lane >> 4)), ds[k * 4], ds[k * 4 + 1], ds[k * 4 + 2],
+                                 ds[k * 4 + 3]);
+            }
+            products_wait<0>();
+            settle(dv);
+            settle(dk);
+        }
+        if (PAIR && round == GROUPS) cluster_arrive();
+    }
+    copies_wait<0>();
+    __syncthreads(); /* results pass through the ring */
+    uint32_t through = DKV_RING + (uint32_t)group * TILE_BYTES;
+    store_rows<T>(base + through, shared + through, dk, factor, factor, head_at<T>(a.dk, b, h), a.dk.row, mine,
+                  (int)a.keys);
+    store_rows<T>(base + through, shared + through, dv, keep, keep, head_at<T>(a.dv, b, h), a.dv.row, mine,
+                  (int)a.keys);
+}
+
+/* ---- Launching --------------------------------------------------------------------------------------------------- */
+
+/* Do two blocks have all keys of a head? */
+static bool is_pair(const attention *a)
+{
+    return a->queries == a->keys && a->keys > BACK_ROWS && a->keys <= 2 * BACK_ROWS && !a->causal;
+}
+
+template <typename T, bool DROP>
+static ls_status launch_pairs(cudaStream_t stream, const attention *a, const float *delta, size_t bytes,
+                              ls_message *why)
+{
+    CUDA_TRY(allow(grade_keys<T, DROP, true>, bytes, why));
+    cudaLaunchAttribute cluster = {};
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim.x = 2, cluster.val.clusterDim.y = 1, cluster.val.clusterDim.z = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = blocks_of(a, a->keys, BACK_ROWS);
+    config.blockDim = dim3(BACK_THREADS);
+    config.dynamicSmemBytes = bytes;
+    config.stream = stream;
+    config.attrs = &cluster, config.numAttrs = 1;
+    return cuda_check(cudaLaunchKernelEx(&config, grade_keys<T, DROP, true>, *a, delta), "kernel launch", why);
+}
+
+template <typename T, bool DROP>
+static ls_status backward(cudaStream_t stream, const attention *a, float *delta, ls_message *why)
+{
+    bool pair = is_pair(a);
+    size_t bytes = keys_bytes(a, pair);
+    int64_t lanes = a->batch * a->heads * a->queries * 8;
+    if (lanes) row_products<T><<<(unsigned)((lanes + 255) / 256), 256, 0, stream>>>(*a, delta);
+    if (pair) return launch_pairs<T, DROP>(stream, a, delta, bytes, why);
+    CUDA_TRY(allow(grade_queries<T, DROP>, DQ_BYTES, why));
+    CUDA_TRY(allow(grade_keys<T, DROP, false>, bytes, why));
+    dim3 by_queries = blocks_of(a, a->queries, BACK_ROWS), by_keys = blocks_of(a, a->keys, BACK_ROWS);
+    if (lanes) grade_queries<T, DROP><<<by_queries, BACK_THREADS, DQ_BYTES, stream>>>(*a, delta);
+    grade_keys<T, DROP, false><<<by_keys, BACK_THREADS, bytes, stream>>>(*a, delta);
+    return CUDA_LAUNCHED(why);
+}
+
+extern "C" ls_status cuda_attention_fast_grad(cuda_device *d, cudaStream_t stream, const attention *a, ls_message *why)
+{
+    bool bf = a->q.dtype == LS_BF16;
+    ls_workspace space = {};
+    CUDA_TRY(cuda_take(d, (size_t)(a->batch * a->heads * a->queries) * sizeof(float), &space, why));
+    float *delta = (float *)space.address;
+    ls_status status;
+    if (a->drop.below)
+        status = bf ? backward<bf16, true>(stream, a, delta, why) : backward<f16, true>(stream, a, delta, why);
+    else status = bf ? backward<bf16, false>(stream, a, delta, why) : backward<f16, false>(stream, a, delta, why);
+    cuda_give(d, space);
+    return status;
+}
