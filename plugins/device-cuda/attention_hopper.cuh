@@ -1,5 +1,5 @@
-/* attention_hopper.cuh - what the kernels of attention on Hopper's tensor cores share: tiles, and rows on their way to and
- * from shared memory. */
+/* attention_hopper.cuh - what the kernels of attention on Hopper's tensor cores share: tiles, and rows on their way to
+ * and from shared memory. */
 #ifndef LOCKSTEP_CUDA_ATTENTION_HOPPER_CUH
 #define LOCKSTEP_CUDA_ATTENTION_HOPPER_CUH
 

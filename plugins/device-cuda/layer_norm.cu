@@ -48,35 +48,62 @@ template <typename T> static __device__ __forceinline__ typename wide<T>::type r
 
 /* ---- Forward, a warp per row ------------------------------------------------------------------------------------- */
 
-/* N elements from a column on, as they are normalised. */
+/* N elements from a column on, added up from the rows that were picked. */
 template <typename T, int N>
-static __device__ __forceinline__ void read_source(const source &s, const int64_t *picked, int64_t row, int64_t n,
-                                                   int64_t column, float (&v)[N])
+static __device__ __forceinline__ void add_picked(const source &s, const int64_t *picked, int64_t column, float (&v)[N])
 {
-    float more[N];
-    if (s.tables) {
-        load_vector<T, N>(v, row_at<const T>(s.table[0], picked[0]) + column);
-        for (int t = 1; t < s.tables; t++) {
-            load_vector<T, N>(more, row_at<const T>(s.table[t], picked[t]) + column);
+    load_vector<T, N>(v, row_at<const T>(s.table[0], picked[0]) + column);
+    for (int t = 1; t < s.tables; t++) {
+        float more[N];
+        load_vector<T, N>(more, row_at<const T>(s.table[t], picked[t]) + column);
 #pragma unroll
-            for (int i = 0; i < N; i++) v[i] = rounded<T>(v[i] + more[i]);
-        }
-        return;
+        for (int i = 0; i < N; i++) v[i] = rounded<T>(v[i] + more[i]);
     }
-    load_vector<T, N>(v, row_at<const T>(s.x, row) + column);
-    if (!s.residual.data) return;
-    load_vector<T, N>(more, row_at<const T>(s.residual, row) + column);
-    if (s.drop.below) {
-        float scale = (float)s.drop.scale;
+}
+
+/* residual + dropout(x), where `first` is the place of the first among all elements. */
+template <typename T, int N>
+static __device__ __forceinline__ void add_dropped(const dropping &drop, int64_t first, const vector<T, N> &residual,
+                                                   float (&v)[N])
+{
+    float scale = (float)drop.scale;
 #pragma unroll
-        for (int k = 0; k < N; k += 4) {
-            uint32_t dropped = drops_of_four(s.drop, (uint64_t)(row * n + column + k));
+    for (int k = 0; k < N; k += 4) {
+        uint32_t dropped = drop.below ? drops_of_four(drop, (uint64_t)(first + k)) : 0;
 #pragma unroll
-            for (int i = 0; i < 4; i++) v[k + i] = dropped >> i & 1 ? 0.0f : rounded<T>(v[k + i] * scale);
+        for (int i = k; i < k + 4; i++) {
+            float x = dropped >> (i - k) & 1 ? 0.0f : rounded<T>(v[i] * scale);
+            v[i] = rounded<T>(x + as<float>(residual.at[i]));
         }
     }
+}
+
+/* What a lane normalises: everything is requested before anything is used. */
+template <typename T, int N, int VECTORS>
+static __device__ __forceinline__ void read_source(const source &s, const int64_t *picked, int64_t row, int64_t n,
+                                                   float (&v)[VECTORS][N])
+{
+    int lane = threadIdx.x % 32;
+    vector<T, N> x[VECTORS], residual[VECTORS];
 #pragma unroll
-    for (int i = 0; i < N; i++) v[i] = rounded<T>(v[i] + more[i]);
+    for (int k = 0; k < VECTORS; k++) {
+        int64_t column = (k * 32 + lane) * N;
+        if (column >= n || s.tables) continue;
+        x[k] = *(const vector<T, N> *)(row_at<const T>(s.x, row) + column);
+        if (s.residual.data) residual[k] = *(const vector<T, N> *)(row_at<const T>(s.residual, row) + column);
+    }
+#pragma unroll
+    for (int k = 0; k < VECTORS; k++) {
+        int64_t column = (k * 32 + lane) * N;
+        if (column >= n) continue;
+        if (s.tables) {
+            add_picked<T, N>(s, picked, column, v[k]);
+            continue;
+        }
+#pragma unroll
+        for (int i = 0; i < N; i++) v[k][i] = as<float>(x[k].at[i]);
+        if (s.residual.data) add_dropped<T, N>(s.drop, row * n + column, residual[k], v[k]);
+    }
 }
 
 static __device__ __forceinline__ void find_picked(const source &s, int64_t row, int64_t *picked)
@@ -95,11 +122,11 @@ template <typename T> static __global__ void __launch_bounds__(32 * WARPS) norma
     if (row >= f.rows) return;
     find_picked(f.from, row, picked);
     float v[VECTORS][N], sum = 0, squares = 0;
+    read_source<T, N, VECTORS>(f.from, picked, row, f.n, v);
 #pragma unroll
     for (int k = 0; k < VECTORS; k++) {
         int64_t column = (k * 32 + lane) * N;
         if (column >= f.n) continue;
-        read_source<T, N>(f.from, picked, row, f.n, column, v[k]);
         if (f.sum.data) store_vector<T, N>(row_at<T>(f.sum, row) + column, v[k]);
 #pragma unroll
         for (int i = 0; i < N; i++) sum += v[k][i];
