@@ -36,7 +36,7 @@ static int64_t alignment_of(void *const address[3])
 static ls_status compute(cuda_device *d, cudaStream_t stream, dnn_conv *conv, void *const address[3], bool empty,
                          ls_message *why)
 {
-    const dnn_plan *plan = NULL;
+    dnn_plan *plan = NULL;
     conv->alignment = alignment_of(address);
     if (conv->dtype != LS_F64 && !empty) CUDA_TRY(dnn_find(d, stream, conv, address, &plan, why));
     return plan ? dnn_run(d, stream, plan, address, why) : conv_plain(d, stream, conv, address, why);

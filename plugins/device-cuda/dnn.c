@@ -7,12 +7,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLOTS = 1024, MOST_PLANS = 768, GUESSES = 4, TIMED_RUNS = 3 };
+enum { SLOTS = 1024, MOST_PLANS = 768, GUESSES = 4, TIMED_RUNS = 3, PACKS = 12 };
+
+/* Addresses as cuDNN takes them. Making such a pack costs as much as an execution, and training comes back to the same
+ * addresses step after step. */
+typedef struct pack {
+    void *address[4]; /* x, w, y, workspace */
+    cudnnBackendDescriptor_t descriptor;
+} pack;
 
 struct dnn_plan {
     dnn_conv conv;
     dnn_graph graph;
     int chosen; /* of the graph's plans; -1: there is none */
+    pack packs[PACKS];
+    int next_pack; /* to be replaced */
 };
 
 struct cuda_dnn {
@@ -31,12 +40,19 @@ static ls_status check(cudnnStatus_t status, const char *what, ls_message *why)
     return cuda_refuse(why, meaning, "cuDNN: %s: %s %s", what, cudnnGetErrorString(status), last);
 }
 
+static void plan_free(dnn_plan *plan)
+{
+    for (int i = 0; i < PACKS; i++)
+        if (plan->packs[i].descriptor) cudnnBackendDestroyDescriptor(plan->packs[i].descriptor);
+    dnn_graph_end(&plan->graph);
+    free(plan);
+}
+
 static void forget_plans(cuda_dnn *dnn)
 {
     for (int i = 0; i < SLOTS; i++) {
         if (!dnn->slot[i]) continue;
-        dnn_graph_end(&dnn->slot[i]->graph);
-        free(dnn->slot[i]);
+        plan_free(dnn->slot[i]);
         dnn->slot[i] = NULL;
     }
     dnn->count = 0;
@@ -70,12 +86,29 @@ static ls_status begin(cuda_device *d, cudaStream_t stream, ls_message *why)
     return check(cudnnSetStream(d->dnn->handle, stream), "stream", why);
 }
 
-static ls_status execute(cuda_device *d, const dnn_plan *plan, int which, void *const address[3], ls_message *why)
+/* The pack for these addresses, kept from an earlier call or made now; NULL on failure. */
+static cudnnBackendDescriptor_t pack_for(dnn_plan *plan, void *const address[3], void *workspace)
+{
+    void *const wanted[4] = {address[0], address[1], address[2], workspace};
+    for (int i = 0; i < PACKS; i++)
+        if (memcmp(plan->packs[i].address, wanted, sizeof wanted) == 0) return plan->packs[i].descriptor;
+    pack *replaced = &plan->packs[plan->next_pack];
+    plan->next_pack = (plan->next_pack + 1) % PACKS;
+    if (replaced->descriptor) cudnnBackendDestroyDescriptor(replaced->descriptor);
+    replaced->descriptor = dnn_pack(address, workspace);
+    if (replaced->descriptor) memcpy(replaced->address, wanted, sizeof wanted);
+    else memset(replaced->address, 0, sizeof replaced->address);
+    return replaced->descriptor;
+}
+
+static ls_status execute(cuda_device *d, dnn_plan *plan, int which, void *const address[3], ls_message *why)
 {
     ls_workspace space = {0};
     int64_t bytes = plan->graph.workspace[which];
     if (bytes) CUDA_TRY(cuda_take(d, (size_t)bytes, &space, why));
-    cudnnStatus_t status = dnn_execute(d->dnn->handle, plan->graph.plan[which], address, space.address);
+    cudnnBackendDescriptor_t made = pack_for(plan, address, space.address);
+    cudnnStatus_t status = CUDNN_STATUS_ALLOC_FAILED;
+    if (made) status = cudnnBackendExecute(d->dnn->handle, plan->graph.plan[which], made);
     cuda_give(d, space);
     return check(status, "convolution", why);
 }
@@ -83,7 +116,7 @@ static ls_status execute(cuda_device *d, const dnn_plan *plan, int which, void *
 /* ---- choice of an engine ---- */
 
 /* Milliseconds of a run; negative: it failed. */
-static float time_of(cuda_device *d, cudaStream_t stream, const dnn_plan *plan, int which, void *const address[3],
+static float time_of(cuda_device *d, cudaStream_t stream, dnn_plan *plan, int which, void *const address[3],
                      cudaEvent_t begun, cudaEvent_t ended)
 {
     ls_message unused;
@@ -96,7 +129,7 @@ static float time_of(cuda_device *d, cudaStream_t stream, const dnn_plan *plan, 
     return ok ? elapsed / TIMED_RUNS : -1;
 }
 
-static int fastest(cuda_device *d, cudaStream_t stream, const dnn_plan *plan, void *const address[3])
+static int fastest(cuda_device *d, cudaStream_t stream, dnn_plan *plan, void *const address[3])
 {
     cudaEvent_t begun = NULL, ended = NULL;
     int best = 0;
@@ -137,8 +170,8 @@ static uint64_t hash_of(const dnn_conv *conv)
     return hash;
 }
 
-ls_status dnn_find(cuda_device *d, cudaStream_t stream, const dnn_conv *conv, void *const address[3],
-                   const dnn_plan **plan, ls_message *why)
+ls_status dnn_find(cuda_device *d, cudaStream_t stream, const dnn_conv *conv, void *const address[3], dnn_plan **plan,
+                   ls_message *why)
 {
     CUDA_TRY(begin(d, stream, why));
     cuda_dnn *dnn = d->dnn;
@@ -153,7 +186,7 @@ ls_status dnn_find(cuda_device *d, cudaStream_t stream, const dnn_conv *conv, vo
     return LS_OK;
 }
 
-ls_status dnn_run(cuda_device *d, cudaStream_t stream, const dnn_plan *plan, void *const address[3], ls_message *why)
+ls_status dnn_run(cuda_device *d, cudaStream_t stream, dnn_plan *plan, void *const address[3], ls_message *why)
 {
     CUDA_TRY(begin(d, stream, why));
     return execute(d, plan, plan->chosen, address, why);

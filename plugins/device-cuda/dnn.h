@@ -46,7 +46,8 @@ typedef struct dnn_rules {
 /* Up to `most` plans; none where cuDNN has no engine. Call dnn_graph_end() in any case. */
 void dnn_graph_make(cudnnHandle_t handle, const dnn_conv *conv, dnn_rules rules, int most, dnn_graph *graph);
 void dnn_graph_end(dnn_graph *graph);
-cudnnStatus_t dnn_execute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan, void *const address[3], void *workspace);
+/* The addresses that a plan is executed with: x, w, y. NULL on failure. */
+cudnnBackendDescriptor_t dnn_pack(void *const address[3], void *workspace);
 
 /* ---- dnn.c ---- */
 
@@ -54,9 +55,9 @@ typedef struct dnn_plan dnn_plan;
 
 /* The plan for a convolution, made on first use; *plan NULL: cuDNN cannot do it. address: x, w, y of the call, which
  * may be used to compare engines: the one that is computed gets written. */
-ls_status dnn_find(cuda_device *d, cudaStream_t stream, const dnn_conv *conv, void *const address[3],
-                   const dnn_plan **plan, ls_message *why);
-ls_status dnn_run(cuda_device *d, cudaStream_t stream, const dnn_plan *plan, void *const address[3], ls_message *why);
+ls_status dnn_find(cuda_device *d, cudaStream_t stream, const dnn_conv *conv, void *const address[3], dnn_plan **plan,
+                   ls_message *why);
+ls_status dnn_run(cuda_device *d, cudaStream_t stream, dnn_plan *plan, void *const address[3], ls_message *why);
 
 #ifdef __cplusplus
 }

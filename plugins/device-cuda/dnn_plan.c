@@ -188,19 +188,18 @@ void dnn_graph_end(dnn_graph *graph)
     graph->plan_count = 0;
 }
 
-cudnnStatus_t dnn_execute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan, void *const address[3], void *workspace)
+cudnnBackendDescriptor_t dnn_pack(void *const address[3], void *workspace)
 {
-    descriptor pack;
+    descriptor pack = NULL;
     static const int64_t ids[3] = {ID_X, ID_W, ID_Y};
     cudnnStatus_t status = cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack);
-    if (status != CUDNN_STATUS_SUCCESS) return status;
-    status = cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, ids);
+    if (!status) status = cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, ids);
     if (!status)
         status = cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, address);
     if (!status)
         status = cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
     if (!status) status = cudnnBackendFinalize(pack);
-    if (!status) status = cudnnBackendExecute(handle, plan, pack);
-    cudnnBackendDestroyDescriptor(pack);
-    return status;
+    if (!status) return pack;
+    if (pack) cudnnBackendDestroyDescriptor(pack);
+    return NULL;
 }
