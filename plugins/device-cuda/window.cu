@@ -12,104 +12,116 @@ enum { THREADS = 256 };
 
 typedef enum window_kind { WINDOW_POOL, WINDOW_ADAPTIVE, WINDOW_NEAREST, WINDOW_BILINEAR } window_kind;
 
+/* Sizes are below 2^30, so that arithmetic of places fits into 32 bits. */
 struct axis {
-    int32_t kind;
-    int64_t in, out;
-    int64_t kernel, stride, padding, dilation; /* pools */
+    int kind, in, out;
+    int kernel, stride, padding, dilation; /* pools */
     bool count_padding;
     double step, shift; /* resizing: position of output o is step * (o + shift) - shift */
-    bool narrow;        /* positions are computed in f32 */
 };
 
-/* Inputs first, first + 1, ...; the first has weight[0], the others weight[1]. */
-struct span {
-    int64_t first, count;
-    double weight[2];
+/* Inputs first, first + 1, ..., with the weight of the first and of each of the others. W: what is computed in. */
+template <typename W> struct span {
+    int first, count;
+    W lead, rest;
 };
 
-static __device__ __forceinline__ int64_t ceil_div(int64_t a, int64_t b)
+static __device__ __forceinline__ int ceil_div(int a, int b)
 {
     return a > 0 ? (a + b - 1) / b : -(-a / b);
 }
 
-static __device__ __forceinline__ double position(const axis &a, int64_t o)
+/* Products of two sizes. */
+static __device__ __forceinline__ int scaled(int a, int64_t times, int over)
 {
-    if (!a.narrow) return fma(a.step, (double)o + a.shift, -a.shift);
-    return (double)fmaf((float)a.step, (float)o + (float)a.shift, -(float)a.shift);
+    return (int)(a * times / over);
+}
+static __device__ __forceinline__ int scaled_up(int a, int64_t times, int over)
+{
+    return (int)((a * times + over - 1) / over);
+}
+
+static __device__ __forceinline__ double position(const axis &a, int o, double)
+{
+    return fma(a.step, (double)o + a.shift, -a.shift);
+}
+static __device__ __forceinline__ float position(const axis &a, int o, float)
+{
+    return fmaf((float)a.step, (float)o + (float)a.shift, -(float)a.shift);
 }
 
 /* A window may reach past the padding, where the caller rounded the output size up: that part never counts. */
-static __device__ span pool_span(const axis &a, int64_t o)
+template <typename W> static __device__ __forceinline__ span<W> pool_span(const axis &a, int o)
 {
-    int64_t start = o * a.stride - a.padding, end = min(start + a.kernel, a.in + a.padding);
-    int64_t first = max(start, (int64_t)0), last = min(end, a.in);
-    double weight = 1.0 / (double)(a.count_padding ? end - start : last - first);
-    return {first, max(last - first, (int64_t)0), {weight, weight}};
+    int start = o * a.stride - a.padding, end = min(start + a.kernel, a.in + a.padding);
+    int first = max(start, 0), last = min(end, a.in);
+    W weight = (W)1 / (W)(a.count_padding ? end - start : last - first);
+    return {first, max(last - first, 0), weight, weight};
 }
 
 /* Bins that tile the input; adjacent ones share an input where the sizes do not divide. */
-static __device__ span adaptive_span(const axis &a, int64_t o)
+template <typename W> static __device__ __forceinline__ span<W> adaptive_span(const axis &a, int o)
 {
-    int64_t first = o * a.in / a.out, end = ceil_div((o + 1) * a.in, a.out);
-    double weight = 1.0 / (double)(end - first);
-    return {first, end - first, {weight, weight}};
+    int first = scaled(o, a.in, a.out), end = scaled_up(o + 1, a.in, a.out);
+    W weight = (W)1 / (W)(end - first);
+    return {first, end - first, weight, weight};
 }
 
 /* Sizes that stay the same or double are taken literally, even if the user's factor was not exactly 1 or 2. */
-static __device__ span nearest_span(const axis &a, int64_t o)
+template <typename W> static __device__ __forceinline__ span<W> nearest_span(const axis &a, int o)
 {
-    int64_t at = (int64_t)floorf((float)position(a, o));
+    int at = (int)floorf((float)position(a, o, (W)0));
     if (a.out == a.in) at = o;
     if (a.out == 2 * a.in) at = o / 2;
-    return {min(at, a.in - 1), 1, {1, 0}};
+    return {min(at, a.in - 1), 1, 1, 0};
 }
 
-static __device__ span bilinear_span(const axis &a, int64_t o)
+template <typename W> static __device__ __forceinline__ span<W> bilinear_span(const axis &a, int o)
 {
-    double at = a.in == a.out ? (double)o : max(position(a, o), 0.0);
-    int64_t first = min((int64_t)at, a.in - 1);
-    double second = min(at - (double)first, 1.0);
-    if (second == 0 || first == a.in - 1) return {first, 1, {1, 0}};
-    return {first, 2, {a.narrow ? (double)(1 - (float)second) : 1 - second, second}};
+    W at = a.in == a.out ? (W)o : max(position(a, o, (W)0), (W)0);
+    int first = min((int)at, a.in - 1);
+    W second = min(at - (W)first, (W)1);
+    if (second == 0 || first == a.in - 1) return {first, 1, 1, 0};
+    return {first, 2, 1 - second, second};
 }
 
-static __device__ __forceinline__ span span_of(const axis &a, int64_t o)
+template <typename W> static __device__ __forceinline__ span<W> span_of(const axis &a, int o)
 {
     switch (a.kind) {
-    case WINDOW_POOL: return pool_span(a, o);
-    case WINDOW_ADAPTIVE: return adaptive_span(a, o);
-    case WINDOW_NEAREST: return nearest_span(a, o);
-    default: return bilinear_span(a, o);
+    case WINDOW_POOL: return pool_span<W>(a, o);
+    case WINDOW_ADAPTIVE: return adaptive_span<W>(a, o);
+    case WINDOW_NEAREST: return nearest_span<W>(a, o);
+    default: return bilinear_span<W>(a, o);
     }
 }
 
 /* The first output whose window begins at input i or later. */
-static __device__ int64_t first_from(const axis &a, int64_t i)
+template <typename W> static __device__ int first_from(const axis &a, int i)
 {
-    int64_t low = 0, high = a.out;
+    int low = 0, high = a.out;
     while (low < high) {
-        int64_t middle = (low + high) / 2;
-        if (span_of(a, middle).first < i) low = middle + 1;
+        int middle = low + (high - low) / 2;
+        if (span_of<W>(a, middle).first < i) low = middle + 1;
         else high = middle;
     }
     return low;
 }
 
 /* Outputs [from, to) among which are all that see input i. */
-static __device__ __forceinline__ void outputs_of(const axis &a, int64_t i, int64_t *from, int64_t *to)
+template <typename W> static __device__ __forceinline__ void outputs_of(const axis &a, int i, int *from, int *to)
 {
     switch (a.kind) {
     case WINDOW_POOL: {
-        int64_t at = i + a.padding, reach = (a.kernel - 1) * a.dilation;
-        *from = max(ceil_div(at - reach, a.stride), (int64_t)0);
+        int at = i + a.padding, reach = (a.kernel - 1) * a.dilation;
+        *from = max(ceil_div(at - reach, a.stride), 0);
         *to = min(at / a.stride + 1, a.out);
         break;
     }
     case WINDOW_ADAPTIVE:
-        *from = i * a.out / a.in;
-        *to = ceil_div((i + 1) * a.out, a.in);
+        *from = scaled(i, a.out, a.in);
+        *to = scaled_up(i + 1, a.out, a.in);
         break;
-    default: *from = first_from(a, i - 1); *to = first_from(a, i + 1);
+    default: *from = first_from<W>(a, i - 1); *to = first_from<W>(a, i + 1);
     }
 }
 
@@ -140,28 +152,30 @@ struct windows {
     void *y;
     int32_t *where;
     strides of_x, of_y, of_where;
-    int64_t items, channels, height, width; /* of y */
-    bool channels_inside;                   /* threads beside each other take neighbouring channels */
+    int64_t items; /* of y, and the rest */
+    int channels, height, width;
+    bool channels_inside; /* threads beside each other take neighbouring channels */
 };
 
 struct spot {
-    int64_t item, channel, row, column;
+    int64_t item;
+    int channel, row, column;
 };
 
 /* What of y a thread works on; GROUP channels at a time. */
 template <int GROUP> static __device__ __forceinline__ spot spot_of(const windows &w, int64_t i)
 {
     spot s;
-    int64_t groups = w.channels / GROUP;
+    int groups = w.channels / GROUP;
     if (w.channels_inside) {
-        s.channel = i % groups * GROUP, i /= groups;
-        s.column = i % w.width, i /= w.width;
-        s.row = i % w.height;
+        s.channel = (int)(i % groups) * GROUP, i /= groups;
+        s.column = (int)(i % w.width), i /= w.width;
+        s.row = (int)(i % w.height);
         s.item = i / w.height;
     } else {
-        s.column = i % w.width, i /= w.width;
-        s.row = i % w.height, i /= w.height;
-        s.channel = i % groups * GROUP;
+        s.column = (int)(i % w.width), i /= w.width;
+        s.row = (int)(i % w.height), i /= w.height;
+        s.channel = (int)(i % groups) * GROUP;
         s.item = i / groups;
     }
     return s;
@@ -206,11 +220,11 @@ template <typename T, int GROUP> __global__ void __launch_bounds__(THREADS) wind
     typedef typename wide<T>::type W;
     EACH_SPOT(s, GROUP)
     {
-        span down = span_of(w.down, s.row), across = span_of(w.across, s.column);
+        span<W> down = span_of<W>(w.down, s.row), across = span_of<W>(w.across, s.column);
         W sum[GROUP] = {};
-        for (int64_t r = 0; r < down.count; r++) {
-            for (int64_t c = 0; c < across.count; c++) {
-                W weight = (W)(down.weight[r > 0] * across.weight[c > 0]);
+        for (int r = 0; r < down.count; r++) {
+            for (int c = 0; c < across.count; c++) {
+                W weight = (r ? down.rest : down.lead) * (c ? across.rest : across.lead);
                 numbers<T, GROUP> x;
                 x.load((const T *)w.x + offset(w.of_x, s.item, s.channel, down.first + r, across.first + c));
 #pragma unroll
@@ -229,19 +243,19 @@ template <typename T, int GROUP> __global__ void __launch_bounds__(THREADS) wind
     typedef typename wide<T>::type W;
     EACH_SPOT(s, GROUP)
     {
-        int64_t top, bottom, left, right;
-        outputs_of(w.down, s.row, &top, &bottom);
-        outputs_of(w.across, s.column, &left, &right);
+        int top, bottom, left, right;
+        outputs_of<W>(w.down, s.row, &top, &bottom);
+        outputs_of<W>(w.across, s.column, &left, &right);
         W sum[GROUP] = {};
-        for (int64_t row = top; row < bottom; row++) {
-            span down = span_of(w.down, row);
-            int64_t r = s.row - down.first;
+        for (int row = top; row < bottom; row++) {
+            span<W> down = span_of<W>(w.down, row);
+            int r = s.row - down.first;
             if (r < 0 || r >= down.count) continue;
-            for (int64_t column = left; column < right; column++) {
-                span across = span_of(w.across, column);
-                int64_t c = s.column - across.first;
+            for (int column = left; column < right; column++) {
+                span<W> across = span_of<W>(w.across, column);
+                int c = s.column - across.first;
                 if (c < 0 || c >= across.count) continue;
-                W weight = (W)(down.weight[r > 0] * across.weight[c > 0]);
+                W weight = (r ? down.rest : down.lead) * (c ? across.rest : across.lead);
                 numbers<T, GROUP> dy;
                 dy.load((const T *)w.x + offset(w.of_x, s.item, s.channel, row, column));
 #pragma unroll
@@ -263,19 +277,19 @@ template <typename T, int GROUP> __global__ void __launch_bounds__(THREADS) wind
     typedef typename wide<T>::type W;
     EACH_SPOT(s, GROUP)
     {
-        int64_t top = s.row * w.down.stride - w.down.padding, left = s.column * w.across.stride - w.across.padding;
+        int top = s.row * w.down.stride - w.down.padding, left = s.column * w.across.stride - w.across.padding;
         W best[GROUP];
         int32_t best_at[GROUP];
         bool any = false;
 #pragma unroll
         for (int k = 0; k < GROUP; k++) best[k] = -(W)INFINITY, best_at[k] = -1;
-        for (int64_t r = 0; r < w.down.kernel; r++) {
-            int64_t row = top + r * w.down.dilation;
+        for (int r = 0; r < w.down.kernel; r++) {
+            int row = top + r * w.down.dilation;
             if (row < 0 || row >= w.down.in) continue;
-            for (int64_t c = 0; c < w.across.kernel; c++) {
-                int64_t column = left + c * w.across.dilation;
+            for (int c = 0; c < w.across.kernel; c++) {
+                int column = left + c * w.across.dilation;
                 if (column < 0 || column >= w.across.in) continue;
-                int32_t here = (int32_t)(row * w.across.in + column);
+                int32_t here = row * w.across.in + column;
                 numbers<T, GROUP> x;
                 x.load((const T *)w.x + offset(w.of_x, s.item, s.channel, row, column));
 #pragma unroll
@@ -306,13 +320,13 @@ template <typename T, int GROUP> __global__ void __launch_bounds__(THREADS) wind
     typedef typename wide<T>::type W;
     EACH_SPOT(s, GROUP)
     {
-        int64_t top, bottom, left, right;
-        outputs_of(w.down, s.row, &top, &bottom);
-        outputs_of(w.across, s.column, &left, &right);
-        int32_t here = (int32_t)(s.row * w.width + s.column);
+        int top, bottom, left, right;
+        outputs_of<W>(w.down, s.row, &top, &bottom);
+        outputs_of<W>(w.across, s.column, &left, &right);
+        int32_t here = s.row * w.width + s.column;
         W sum[GROUP] = {};
-        for (int64_t row = top; row < bottom; row++) {
-            for (int64_t column = left; column < right; column++) {
+        for (int row = top; row < bottom; row++) {
+            for (int column = left; column < right; column++) {
                 numbers<T, GROUP> dy;
                 numbers<int32_t, GROUP> at;
                 dy.load((const T *)w.x + offset(w.of_x, s.item, s.channel, row, column));
@@ -360,21 +374,24 @@ static void launch(const cuda_device *d, cudaStream_t stream, window_work work, 
 }
 
 /* axes: kind, and for pools and resizing their numbers; sizes are filled in here. */
-static ls_status run(cuda_device *d, cudaStream_t stream, window_work work, const axis axes[2], const ls_operand *x,
-                     const ls_operand *y, const ls_operand *where, ls_message *why)
+static ls_status run(cuda_device *d, cudaStream_t stream, const ls_call *call, window_work work, const axis axes[2],
+                     const ls_operand *where, ls_message *why)
 {
+    const ls_operand *x = call->in[0], *y = call->out[0];
     if (!cuda_numel(y)) return LS_OK;
     bool gradient = work == SUM_GRAD || work == MAX_GRAD;
     const ls_operand *picture = gradient ? y : x, *seen = gradient ? x : y;
+    for (int i = 1; i < 4; i++)
+        if (x->dim[i] >= 1 << 30 || y->dim[i] >= 1 << 30) return cuda_on_host(d, stream, call, why);
     if (picture->dim[2] * picture->dim[3] > INT32_MAX && where)
         return cuda_refuse(why, LS_ERR_UNSUPPORTED, "more than 2^31 - 1 pixels in a picture");
     windows w = {};
     w.down = axes[0], w.across = axes[1];
-    w.down.in = picture->dim[2], w.across.in = picture->dim[3];
-    w.down.out = seen->dim[2], w.across.out = seen->dim[3];
+    w.down.in = (int)picture->dim[2], w.across.in = (int)picture->dim[3];
+    w.down.out = (int)seen->dim[2], w.across.out = (int)seen->dim[3];
     w.x = x->data, w.y = y->data, w.where = where ? (int32_t *)where->data : NULL;
     w.of_x = strides_of(x), w.of_y = strides_of(y), w.of_where = strides_of(where);
-    w.items = y->dim[0], w.channels = y->dim[1], w.height = y->dim[2], w.width = y->dim[3];
+    w.items = y->dim[0], w.channels = (int)y->dim[1], w.height = (int)y->dim[2], w.width = (int)y->dim[3];
     w.channels_inside = channels_adjacent(x) && channels_adjacent(y) && channels_adjacent(where);
     bool eights = by_eights(x) && by_eights(y) && by_eights(where);
     switch (y->dtype) {
@@ -395,8 +412,8 @@ static void pool_axes(const ls_call *call, axis axes[2])
     for (int i = 0; i < 2; i++) {
         axes[i] = {};
         axes[i].kind = WINDOW_POOL;
-        axes[i].kernel = window->kernel[i], axes[i].stride = window->stride[i];
-        axes[i].padding = window->padding[i], axes[i].dilation = window->dilation[i];
+        axes[i].kernel = (int)window->kernel[i], axes[i].stride = (int)window->stride[i];
+        axes[i].padding = (int)window->padding[i], axes[i].dilation = (int)window->dilation[i];
         axes[i].count_padding = call->attrs.pool.count_include_pad;
     }
 }
@@ -405,35 +422,35 @@ extern "C" ls_status cuda_max_pool2d(cuda_device *d, cudaStream_t stream, const 
 {
     axis axes[2];
     pool_axes(call, axes);
-    return run(d, stream, MAX, axes, call->in[0], call->out[0], call->n_out > 1 ? call->out[1] : NULL, why);
+    return run(d, stream, call, MAX, axes, call->n_out > 1 ? call->out[1] : NULL, why);
 }
 
 extern "C" ls_status cuda_max_pool2d_grad(cuda_device *d, cudaStream_t stream, const ls_call *call, ls_message *why)
 {
     axis axes[2];
     pool_axes(call, axes);
-    return run(d, stream, MAX_GRAD, axes, call->in[0], call->out[0], call->in[1], why);
+    return run(d, stream, call, MAX_GRAD, axes, call->in[1], why);
 }
 
 extern "C" ls_status cuda_avg_pool2d(cuda_device *d, cudaStream_t stream, const ls_call *call, ls_message *why)
 {
     axis axes[2];
     pool_axes(call, axes);
-    return run(d, stream, SUM, axes, call->in[0], call->out[0], NULL, why);
+    return run(d, stream, call, SUM, axes, NULL, why);
 }
 
 extern "C" ls_status cuda_avg_pool2d_grad(cuda_device *d, cudaStream_t stream, const ls_call *call, ls_message *why)
 {
     axis axes[2];
     pool_axes(call, axes);
-    return run(d, stream, SUM_GRAD, axes, call->in[0], call->out[0], NULL, why);
+    return run(d, stream, call, SUM_GRAD, axes, NULL, why);
 }
 
 static ls_status adaptive(cuda_device *d, cudaStream_t stream, const ls_call *call, window_work work, ls_message *why)
 {
     axis axes[2] = {};
     axes[0].kind = axes[1].kind = WINDOW_ADAPTIVE;
-    return run(d, stream, work, axes, call->in[0], call->out[0], NULL, why);
+    return run(d, stream, call, work, axes, NULL, why);
 }
 
 extern "C" ls_status cuda_adaptive_avg_pool2d(cuda_device *d, cudaStream_t stream, const ls_call *call, ls_message *why)
@@ -459,9 +476,8 @@ static ls_status resize(cuda_device *d, cudaStream_t stream, const ls_call *call
         axes[i].step = call->attrs.interpolate.scale[i];
         if (corners) axes[i].step = out > 1 ? (double)(in - 1) / (double)(out - 1) : 0;
         axes[i].shift = bilinear && !corners ? 0.5 : 0;
-        axes[i].narrow = call->in[0]->dtype != LS_F64;
     }
-    return run(d, stream, work, axes, call->in[0], call->out[0], NULL, why);
+    return run(d, stream, call, work, axes, NULL, why);
 }
 
 extern "C" ls_status cuda_interpolate(cuda_device *d, cudaStream_t stream, const ls_call *call, ls_message *why)
