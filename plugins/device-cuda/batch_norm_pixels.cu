@@ -26,6 +26,13 @@ static grid grid_for(const cuda_device *d, const batch_norm_data &b, int most_la
     return g;
 }
 
+/* The most rows that a thread has. */
+static int rounds_of(grid g, const batch_norm_data &b)
+{
+    int64_t step = (int64_t)g.chunks * (THREADS / g.lanes);
+    return (int)((b.rows + step - 1) / step);
+}
+
 /* Fewer blocks where their own sums, which the last one adds up, would take longer than the batch. */
 static grid sums_grid(const cuda_device *d, ls_dtype dtype, const batch_norm_data &b)
 {
@@ -49,7 +56,8 @@ static __device__ __forceinline__ void load_four(const double *from, double *to)
 }
 
 template <typename T, bool WHOLE, int WHAT>
-__global__ void __launch_bounds__(THREADS) pixel_sums(batch_norm_data b, batch_norm_channels c, int lanes, void *space)
+__global__ void __launch_bounds__(THREADS)
+    pixel_sums(batch_norm_data b, batch_norm_channels c, int lanes, int rounds, void *space)
 {
     typedef typename wide<T>::type W;
     enum { ROWS = WHOLE ? (WHAT == MOMENTS ? 16 : 8) / sizeof(T) : 1 }; /* under way at once */
@@ -66,36 +74,30 @@ __global__ void __launch_bounds__(THREADS) pixel_sums(batch_norm_data b, batch_n
         pivot[k] = 0;
         if (k < valid) pivot[k] = WHAT == MOMENTS ? as<W>(x[k]) : (W)channel(c.mean, first + k, 0);
     }
-    if (valid)
-        for (int64_t row = (int64_t)blockIdx.y * below + threadIdx.x / lanes; row < b.rows; row += ROWS * step) {
-            eight<T> xs[ROWS], dys[ROWS];
-            unsigned bits[ROWS];
+    int64_t row = (int64_t)blockIdx.y * below + threadIdx.x / lanes;
+    for (int round = 0; round < rounds; round += ROWS, row += ROWS * step) {
+        eight<T> xs[ROWS], dys[ROWS];
+        unsigned bits[ROWS];
 #pragma unroll
-            for (int j = 0; j < ROWS; j++) { /* rows past the end count as nothing: bits */
-                int64_t r = row + j * step;
-                int there = r < b.rows ? valid : 0;
-                xs[j].template load<WHOLE>(x + r * b.channels, there);
-                if (WHAT != MOMENTS) dys[j].template load<WHOLE>(dy + r * b.channels, there);
-                bits[j] = there ? 255u : 0;
-                if (WHAT == TOTALS && b.mask && there) bits[j] = b.mask[r * b.mask_pitch + first / 8];
-            }
-#pragma unroll
-            for (int j = 0; j < ROWS; j++)
-#pragma unroll
-                for (int k = 0; k < 8; k++) {
-                    W away = as<W>(xs[j].element[k]) - pivot[k];
-                    if (WHAT == MOMENTS) {
-                        away = bits[j] ? away : 0;
-                        sum[k] += away;
-                        second[k] += away * away;
-                    } else {
-                        W given = as<W>(dys[j].element[k]);
-                        given = bits[j] >> k & 1 ? given : 0;
-                        sum[k] += given;
-                        second[k] += given * away;
-                    }
-                }
+        for (int j = 0; j < ROWS; j++) {
+            int64_t r = row + j * step;
+            int there = r < b.rows ? valid : 0;
+            xs[j].template load<WHOLE>(x + r * b.channels, there);
+            if (WHAT != MOMENTS) dys[j].template load<WHOLE>(dy + r * b.channels, there);
+            bits[j] = WHAT == TOTALS && b.mask && there ? b.mask[r * b.mask_pitch + first / 8] : 255u;
         }
+#pragma unroll
+        for (int j = 0; j < ROWS; j++) {
+            if (row + j * step >= b.rows) break; /* also keeps the compiler from moving each load to its use */
+#pragma unroll
+            for (int k = 0; k < 8; k++) {
+                W away = as<W>(xs[j].element[k]) - pivot[k], factor = away;
+                if (WHAT == TOTALS) factor = bits[j] >> k & 1 ? as<W>(dys[j].element[k]) : 0;
+                sum[k] += factor;
+                second[k] += factor * away;
+            }
+        }
+    }
 #pragma unroll
     for (int k = 0; k < 8; k++) {
         shared[threadIdx.x * 17 + k] = sum[k];
@@ -157,8 +159,9 @@ static void launch_sums(cudaStream_t stream, grid g, const batch_norm_data &b, c
                         void *space)
 {
     dim3 blocks(g.columns, g.chunks);
-    if (!c.backward) pixel_sums<T, WHOLE, MOMENTS><<<blocks, THREADS, 0, stream>>>(b, c, g.lanes, space);
-    else pixel_sums<T, WHOLE, TOTALS><<<blocks, THREADS, 0, stream>>>(b, c, g.lanes, space);
+    int rounds = rounds_of(g, b);
+    if (!c.backward) pixel_sums<T, WHOLE, MOMENTS><<<blocks, THREADS, 0, stream>>>(b, c, g.lanes, rounds, space);
+    else pixel_sums<T, WHOLE, TOTALS><<<blocks, THREADS, 0, stream>>>(b, c, g.lanes, rounds, space);
 }
 
 static bool whole(const batch_norm_data &b)
@@ -292,8 +295,7 @@ template <typename T, bool WHOLE>
 static void launch_write(cudaStream_t stream, grid g, const batch_norm_data &b, const batch_norm_channels &c)
 {
     dim3 blocks(g.columns, g.chunks);
-    int64_t step = (int64_t)g.chunks * (THREADS / g.lanes);
-    int rounds = (int)((b.rows + step - 1) / step);
+    int rounds = rounds_of(g, b);
     if (c.backward) pixel_backward<T, WHOLE><<<blocks, THREADS, 0, stream>>>(b, c, g.lanes, rounds);
     else if (b.residual) pixel_forward<T, WHOLE, true><<<blocks, THREADS, 0, stream>>>(b, c, g.lanes, rounds);
     else pixel_forward<T, WHOLE, false><<<blocks, THREADS, 0, stream>>>(b, c, g.lanes, rounds);

@@ -4,6 +4,31 @@
 
 #include "number.cuh"
 
+/* 16 bytes at a time, or zeros where they are not there. In assembly, because the compiler would otherwise move loads to
+ * where they are used, one after the other, and split stores into words. */
+static __device__ __forceinline__ uint4 load_16_bytes(const void *from, bool there)
+{
+    uint4 v;
+    asm volatile("{\n"
+                 "    .reg .pred there;\n"
+                 "    setp.ne.s32 there, %5, 0;\n"
+                 "    mov.b32 %0, 0;\n"
+                 "    mov.b32 %1, 0;\n"
+                 "    mov.b32 %2, 0;\n"
+                 "    mov.b32 %3, 0;\n"
+                 "    @there ld.global.v4.b32 {%0, %1, %2, %3}, [%4];\n"
+                 "}"
+                 : "=&r"(v.x), "=&r"(v.y), "=&r"(v.z), "=&r"(v.w)
+                 : "l"(from), "r"((int)there));
+    return v;
+}
+
+static __device__ __forceinline__ void store_16_bytes(void *to, uint4 v)
+{
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+                 : "memory");
+}
+
 /* As they come from memory, so that several loads can be under way before the first is converted. WHOLE: all eight are
  * there, or none, and their address is a multiple of 16 bytes. Else only the first `valid` are. What is not there
  * counts as 0. */
@@ -20,8 +45,7 @@ template <typename T> struct eight {
     {
         if (WHOLE) {
 #pragma unroll
-            for (int i = 0; i < (int)sizeof(T) / 2; i++)
-                part[i] = valid ? ((const uint4 *)from)[i] : make_uint4(0, 0, 0, 0);
+            for (int i = 0; i < (int)sizeof(T) / 2; i++) part[i] = load_16_bytes((const uint4 *)from + i, valid != 0);
         } else {
 #pragma unroll
             for (int i = 0; i < 8; i++) element[i] = i < valid ? from[i] : as<T>(0.0f);
@@ -32,7 +56,7 @@ template <typename T> struct eight {
     {
         if (WHOLE) {
 #pragma unroll
-            for (int i = 0; i < (int)sizeof(T) / 2; i++) ((uint4 *)to)[i] = part[i];
+            for (int i = 0; i < (int)sizeof(T) / 2; i++) store_16_bytes((uint4 *)to + i, part[i]);
         } else {
 #pragma unroll
             for (int i = 0; i < 8; i++)
