@@ -184,9 +184,9 @@ template <int GROUP> static __device__ __forceinline__ spot spot_of(const window
 /* One number or eight. */
 template <typename T, int GROUP> struct numbers {
     eight<T> at;
-    __device__ __forceinline__ void load(const T *from)
+    __device__ __forceinline__ void load(const T *from, bool there = true)
     {
-        at.template load<true>(from, 8);
+        at.template load<true>(from, there ? 8 : 0);
     }
     __device__ __forceinline__ void store(T *to)
     {
@@ -197,9 +197,9 @@ template <typename T> struct numbers<T, 1> {
     struct {
         T element[1];
     } at;
-    __device__ __forceinline__ void load(const T *from)
+    __device__ __forceinline__ void load(const T *from, bool there = true)
     {
-        at.element[0] = *from;
+        at.element[0] = there ? *from : as<T>(0.0f);
     }
     __device__ __forceinline__ void store(T *to)
     {
@@ -271,6 +271,8 @@ template <typename T, int GROUP> __global__ void __launch_bounds__(THREADS) wind
 
 /* ---- maxima ---- */
 
+enum { TOGETHER = 3 }; /* columns of a window that are loaded at once */
+
 /* The first of equals; the last NaN where there is one. */
 template <typename T, int GROUP> __global__ void __launch_bounds__(THREADS) window_max(windows w)
 {
@@ -286,20 +288,29 @@ template <typename T, int GROUP> __global__ void __launch_bounds__(THREADS) wind
         for (int r = 0; r < w.down.kernel; r++) {
             int row = top + r * w.down.dilation;
             if (row < 0 || row >= w.down.in) continue;
-            for (int c = 0; c < w.across.kernel; c++) {
-                int column = left + c * w.across.dilation;
-                if (column < 0 || column >= w.across.in) continue;
-                int32_t here = row * w.across.in + column;
-                numbers<T, GROUP> x;
-                x.load((const T *)w.x + offset(w.of_x, s.item, s.channel, row, column));
+            const T *line = (const T *)w.x + offset(w.of_x, s.item, s.channel, row, 0);
+            for (int c = 0; c < w.across.kernel; c += TOGETHER) {
+                numbers<T, GROUP> x[TOGETHER];
+                bool there[TOGETHER];
 #pragma unroll
-                for (int k = 0; k < GROUP; k++) {
-                    W value = as<W>(x.at.element[k]);
-                    bool better = value > best[k] || value != value;
-                    best_at[k] = better || !any ? here : best_at[k];
-                    best[k] = better ? value : best[k];
+                for (int u = 0; u < TOGETHER; u++) {
+                    int column = left + (c + u) * w.across.dilation;
+                    there[u] = c + u < w.across.kernel && column >= 0 && column < w.across.in;
+                    x[u].load(line + column * w.of_x.column, there[u]);
                 }
-                any = true;
+#pragma unroll
+                for (int u = 0; u < TOGETHER; u++) {
+                    if (!there[u]) continue;
+                    int32_t here = row * w.across.in + left + (c + u) * w.across.dilation;
+#pragma unroll
+                    for (int k = 0; k < GROUP; k++) {
+                        W value = as<W>(x[u].at.element[k]);
+                        bool better = value > best[k] || value != value;
+                        best_at[k] = better || !any ? here : best_at[k];
+                        best[k] = better ? value : best[k];
+                    }
+                    any = true;
+                }
             }
         }
         numbers<T, GROUP> y;
