@@ -133,7 +133,7 @@ static ls_status forward(work *w, const ls_call *call, ls_message *why)
     c->save_mean = channels_of(call->out[1]), c->save_rstd = channels_of(call->out[2]);
     c->running_mean = channels_of(call->out[4]), c->running_var = channels_of(call->out[5]);
     CUDA_TRY(normalise(w, c->training, true, why));
-    return cuda_form_home(w->d, w->stream, &w->form[2], y, why);
+    return cuda_form_store(w->d, w->stream, &w->form[2], y, why);
 }
 
 static ls_status backward(work *w, const ls_call *call, ls_message *why)
@@ -149,8 +149,8 @@ static ls_status backward(work *w, const ls_call *call, ls_message *why)
     c->mean = channels_of(call->in[3]), c->var = channels_of(call->in[4]), c->weight = channels_of(call->in[5]);
     c->dweight = channels_of(dweight), c->dbias = channels_of(dbias);
     CUDA_TRY(normalise(w, (c->training && dx) || dweight || dbias, dx || dresidual, why));
-    if (dx) CUDA_TRY(cuda_form_home(w->d, w->stream, &w->form[2], dx, why));
-    return dresidual ? cuda_form_home(w->d, w->stream, &w->form[3], dresidual, why) : LS_OK;
+    if (dx) CUDA_TRY(cuda_form_store(w->d, w->stream, &w->form[2], dx, why));
+    return dresidual ? cuda_form_store(w->d, w->stream, &w->form[3], dresidual, why) : LS_OK;
 }
 
 /* An empty batch: gradients of vectors are 0, statistics stay. */

@@ -17,7 +17,7 @@ enum {
     NUMBERS = LANES * 16, /* sums of a block: two of each channel */
     TEAMS = THREADS / NUMBERS,
     TOGETHER = 4, /* rows of a residual that are loaded at once */
-    STAGES = 4,   /* of copying: the first is added up while the others are under way */
+    STAGES = 4,   /* of copying: the first is added up while the others still arrive */
     SLAB = LANES * 8,
     MOST_BYTES = 200 << 10, /* of shared memory for rows */
 };

@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(THREADS)
     pixel_sums(batch_norm_data b, batch_norm_channels c, int lanes, int rounds, void *space)
 {
     typedef typename wide<T>::type W;
-    enum { ROWS = WHOLE ? (WHAT == MOMENTS ? 16 : 8) / sizeof(T) : 1 }; /* under way at once */
+    enum { ROWS = WHOLE ? (WHAT == MOMENTS ? 16 : 8) / sizeof(T) : 1 }; /* loaded at once */
     __shared__ __align__(16) W shared[THREADS * 17];
     int lane = threadIdx.x % lanes, below = THREADS / lanes, chunks = gridDim.y;
     int64_t first = ((int64_t)blockIdx.x * lanes + lane) * 8, step = (int64_t)chunks * below;

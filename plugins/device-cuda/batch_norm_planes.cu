@@ -1,7 +1,7 @@
 /* batch_norm_planes.cu - batch normalisation where each channel is a plane of its own: [N, C, length].
  *
  * Pictures go through the network with their channels adjacent (batch_norm_pixels.cu); this is for sequences and for
- * pictures as they come. A thread works on eight neighbouring elements of a plane, one byte of the mask. */
+ * pictures in another order. A thread works on eight neighbouring elements of a plane, one byte of the mask. */
 #include "batch_norm.cuh"
 
 enum { THREADS = BATCH_NORM_THREADS };

@@ -1,8 +1,8 @@
 /* conv.c - the rows conv2d, conv2d_norm, conv2d_dinput, conv2d_dweight.
  *
  * Operands are brought into the type that is computed in, channels last, where they are not so already: in a network
- * under training they are, except for weights on their first use. cuDNN does the work; sums that are not home yet, or
- * to which something is added, go there in one more pass, in f32 and rounded once more. */
+ * under training they are, except for weights on their first use. cuDNN computes the result; one more pass, in f32 and
+ * rounded once more, follows if the result has another type or layout, or if something is added to it. */
 #include "conv.h"
 #include "layout.h"
 

@@ -8,7 +8,8 @@
 extern "C" {
 #endif
 
-/* conv_plain.cu: what cuDNN refuses, in f64 as well. Operands as dnn_conv says; address: x, w, y. */
+/* conv_plain.cu: convolutions that cuDNN does not support, and all in f64. Operands are those of dnn_conv; address: x,
+ * w, y. */
 ls_status conv_plain(cuda_device *d, cudaStream_t stream, const dnn_conv *conv, void *const address[3],
                      ls_message *why);
 
@@ -17,7 +18,7 @@ bool conv_is_pointwise(const dnn_conv *conv, const ls_operand *const role[3]);
 ls_status conv_pointwise(cuda_device *d, cudaStream_t stream, const dnn_conv *conv, const ls_operand *const role[3],
                          bool accumulate, ls_message *why);
 
-/* What happens to the sums of a convolution on their way home, per output channel (dimension 1):
+/* What is done with the sums of a convolution, per output channel (dimension 1):
  *
  *     y = [y +] activation((sums + bias - mean) weight / sqrt(var + epsilon) + shift + residual)
  *

@@ -1,5 +1,5 @@
-/* conv_finish.cu - the way home of what a convolution computed: bias, norm by running statistics, residual, ReLU, sums
- * that are added to what is there, f32 gradients of weights from half ones. */
+/* conv_finish.cu - the pass after a convolution: bias, norm by running statistics, residual, ReLU, addition to what the
+ * output holds, conversion of half gradients of weights to f32. */
 #include "channels.cuh"
 #include "conv.h"
 #include "eight.cuh"

@@ -1,4 +1,4 @@
-/* conv_plain.cu - convolutions without tricks, for what cuDNN refuses: f64, and geometries it has no engine for.
+/* conv_plain.cu - straightforward convolutions, for what cuDNN does not support: f64, and geometries without an engine.
  *
  * One thread for each pixel and channel of y or dx, one block for each number of dw. Channels are last in memory. */
 #include "conv.h"

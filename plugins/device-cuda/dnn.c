@@ -1,7 +1,7 @@
 /* dnn.c - cuDNN: the handle, and plans kept by what they depend on.
  *
  * cuDNN guesses which engine is fastest for a convolution. The first of its guesses are timed on the operands of the
- * first call, unless results must not depend on the machine's mood. */
+ * first call, unless results must be the same in every run. */
 #include "dnn.h"
 
 #include <stdlib.h>

@@ -4,8 +4,8 @@
 
 #include "number.cuh"
 
-/* 16 bytes at a time, or zeros where they are not there. In assembly, because the compiler would otherwise move loads to
- * where they are used, one after the other, and split stores into words. */
+/* 16 bytes at a time, or zeros if they are not there. In assembly, because the compiler splits stores into words and
+ * may move each load to its use, so that only one is in flight. */
 static __device__ __forceinline__ uint4 load_16_bytes(const void *from, bool there)
 {
     uint4 v;
@@ -29,7 +29,7 @@ static __device__ __forceinline__ void store_16_bytes(void *to, uint4 v)
                  : "memory");
 }
 
-/* As they come from memory, so that several loads can be under way before the first is converted. WHOLE: all eight are
+/* As loaded from memory, so that several loads can be in flight before the first is converted. WHOLE: all eight are
  * there, or none, and their address is a multiple of 16 bytes. Else only the first `valid` are. What is not there
  * counts as 0. */
 template <typename T> struct eight {

@@ -178,7 +178,7 @@ static ls_status forward(cuda_device *d, cudaStream_t stream, const ls_call *cal
                                                                    channels_of(call->in[2]), mean ? mean->data : NULL,
                                                                    rstd ? rstd->data : NULL, call->attrs.norm.epsilon));
     CUDA_TRY(CUDA_LAUNCHED(why));
-    return cuda_form_home(d, stream, &form[1], y, why);
+    return cuda_form_store(d, stream, &form[1], y, why);
 }
 
 extern "C" ls_status cuda_group_norm(cuda_device *d, cudaStream_t stream, const ls_call *call, ls_message *why)
@@ -220,7 +220,7 @@ static ls_status backward(cuda_device *d, cudaStream_t stream, const ls_call *ca
     if (dx) CUDA_TRY(cuda_form_out(d, dx, x->dtype, order_of(g), &form[2], why));
     CUDA_TRY(cuda_take(d, (size_t)(g.samples * g.channels) * 2 * sizeof(double), space, why));
     CUDA_FLOATING(x->dtype, why, CUDA_TRY(backward_as<T>(stream, call, g, form, space->address, why)));
-    return dx ? cuda_form_home(d, stream, &form[2], dx, why) : LS_OK;
+    return dx ? cuda_form_store(d, stream, &form[2], dx, why) : LS_OK;
 }
 
 extern "C" ls_status cuda_group_norm_grad(cuda_device *d, cudaStream_t stream, const ls_call *call, ls_message *why)

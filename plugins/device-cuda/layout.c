@@ -37,11 +37,11 @@ static ls_operand half_or_self(const ls_operand *x, ls_dtype dtype)
     return view;
 }
 
-/* ---- weights that stand still ---- */
+/* ---- weights that do not change ---- */
 
 /* A frozen weight is never written, so no optimiser keeps a half copy of it. The device does, once it has been used a
  * few times without a change; one that is trained gets there only if its steps are very long. */
-enum { STANDS_STILL = 8 };
+enum { UNCHANGED_USES = 8 };
 
 typedef struct kept {
     uint64_t version;
@@ -75,7 +75,7 @@ static kept *kept_of(const cuda_device *d, cudaStream_t stream, ls_derived *deri
         k->version = derived->version;
         k->uses = 0;
     }
-    return ++k->uses < STANDS_STILL ? NULL : k;
+    return ++k->uses < UNCHANGED_USES ? NULL : k;
 }
 
 /* ---- forms ---- */
@@ -119,8 +119,8 @@ ls_status cuda_form_out(cuda_device *d, const ls_operand *y, ls_dtype dtype, cud
     return good ? LS_OK : cuda_form_apart(d, y, dtype, order, form, why);
 }
 
-ls_status cuda_form_home(cuda_device *d, cudaStream_t stream, const cuda_form *form, const ls_operand *y,
-                         ls_message *why)
+ls_status cuda_form_store(cuda_device *d, cudaStream_t stream, const cuda_form *form, const ls_operand *y,
+                          ls_message *why)
 {
     return form->view.data == y->data ? LS_OK : cuda_convert(d, stream, &form->view, y, why);
 }

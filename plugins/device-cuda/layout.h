@@ -1,6 +1,7 @@
 /* layout.h - operands in the memory order and number type that a kernel or a library wants.
  *
- * An operand that has it is used as it is. Others are copied into scratch memory, or written there and copied home. */
+ * An operand that has them is used directly. Other inputs are converted into scratch memory first; other outputs are
+ * written to scratch memory and converted afterwards. */
 #ifndef LOCKSTEP_CUDA_LAYOUT_H
 #define LOCKSTEP_CUDA_LAYOUT_H
 
@@ -27,7 +28,7 @@ typedef struct cuda_form {
 } cuda_form;
 
 /* Of an input: with its values. A good half copy of a weight (ls_derived.half) is taken where that is the type. The
- * form of a weight that stands still is kept from call to call, so ask for the same order always. */
+ * converted form of a weight that does not change is kept from call to call: always ask for the same order. */
 ls_status cuda_form_in(cuda_device *d, cudaStream_t stream, const ls_operand *x, ls_dtype dtype, cuda_order order,
                        cuda_form *form, ls_message *why);
 /* Of an output: to be written. */
@@ -36,9 +37,9 @@ ls_status cuda_form_out(cuda_device *d, const ls_operand *y, ls_dtype dtype, cud
 /* The same, but never its own memory: for what is added to the output later. */
 ls_status cuda_form_apart(cuda_device *d, const ls_operand *y, ls_dtype dtype, cuda_order order, cuda_form *form,
                           ls_message *why);
-/* Copy what was written home, if it is not there already. */
-ls_status cuda_form_home(cuda_device *d, cudaStream_t stream, const cuda_form *form, const ls_operand *y,
-                         ls_message *why);
+/* Convert what was written to scratch memory into the output; nothing to do if it was written there directly. */
+ls_status cuda_form_store(cuda_device *d, cudaStream_t stream, const cuda_form *form, const ls_operand *y,
+                          ls_message *why);
 /* Give back the scratch memory. */
 void cuda_form_end(cuda_device *d, cuda_form *form);
 
