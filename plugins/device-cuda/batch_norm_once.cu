@@ -24,7 +24,9 @@ enum {
 
 /* ---- waiting for the other blocks of a slab ---- */
 
-/* Both are 0 between kernels. All blocks of a kernel are resident, and there is one compute stream. */
+/* Both are 0 between kernels. Blocks wait for each other, so all of them must be resident: there is one for each
+ * processor at most, and nothing else that waits may run beside them. Operators and collectives share one stream; if
+ * collectives get a stream of their own, leave them some processors here. */
 static __device__ unsigned arrived[BATCH_NORM_COUNTERS], gone[BATCH_NORM_COUNTERS];
 
 static __device__ void meet(int slab, unsigned blocks)
