@@ -4,10 +4,11 @@ Steps of BERT-base on 12 x 384 tokens in bf16 and f32, with one process and with
 lengths of SQuAD's windows, padded and not; peak memory of one process, for BERT-base and BERT-large; tokenization, features of
 SQuAD's dev set, and the time from the start of a program to its first step (with the model in FOLDER). All competitors run in
 turn, and the best of several rounds counts; PyTorch has its memory settings tuned. Intel's extension takes part if PYTHON_IPEX has
-it. Uses the cores that the caller allows (taskset). --quick: one round, three layers for timings."""
+it. Uses the CPU cores that the caller allows (taskset). --quick: one round, three layers for timings."""
 import argparse
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import time
@@ -23,9 +24,10 @@ parser.add_argument("--model")
 parser.add_argument("--data", type=pathlib.Path, default=here.parents[1] / "shared" / "data")
 parser.add_argument("--quick", action="store_true")
 parser.add_argument("--layers", type=int, help="layers of BERT-base for timings")
-parser.add_argument("--only", default="", help="rows whose names contain this")
+parser.add_argument("--only", default="", help="rows whose names contain this pattern")
 args = parser.parse_args()
 build = args.build.resolve()
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # all on the CPU
 rounds, steps = (1, 2) if args.quick else (3, 3)
 layers = args.layers or (3 if args.quick else 12)
 threads = len(os.sched_getaffinity(0))
@@ -117,7 +119,7 @@ def row(name, unit, best, which, higher, others):
 
 def measure(name, unit, competitors, which=0, count=rounds, higher=False):
     """Measure a row: number `which` of each competitor's output."""
-    if args.only not in name:
+    if not re.search(args.only, name):
         return
     with load.Watch() as watch:
         best = in_rounds(competitors, count, max if higher else min)

@@ -1,9 +1,15 @@
-"""finetune.py BUILD --model FOLDER [--data FOLDER] [--out FOLDER] [--quick] [--f32] - compare fine-tuning with Transformers.
+"""finetune.py BUILD --model FOLDER [options] - fine-tune for real, beside Transformers: scores of several seeds, and times.
 
-SST-2 (6,000 sentences) and MRPC with five seeds each, SQuAD (4,370 questions, answers to 1,000) with three: scores, their means
-and standard errors, in OUT/finetune.json and as a table. FOLDER contains config.json, weights and vocab.txt of a small BERT. All
-trainings run in parallel, each on its own cores; those of Transformers (finetune_torch.py) on a GPU if there is one. They use
-bf16, or f32 on machines without it. --quick: few texts and two seeds, only as a smoke test."""
+SST-2 (6,000 sentences), MRPC, and SQuAD (4,370 questions, answers to 1,000), with the model in FOLDER: config.json, weights and
+vocab.txt of a small BERT. Prints tables, also in OUT/finetune.json: the time of the first seed, which has the machine to itself,
+and the scores of all, their means and standard errors; the others run several at a time.
+
+    finetune.py build --model minilm                                 five seeds, on the CPU
+    finetune.py build --model minilm --device gpu                    both on the GPU
+    finetune.py build --model minilm --seeds 1 --processes 2         times of two processes
+    finetune.py build --model minilm --quick                         few texts and two seeds, only as a smoke test
+
+Both sides use bf16, or f32 with --f32, and the same texts, weights, optimiser and schedule (finetune_torch.py)."""
 import argparse
 import json
 import math
@@ -14,6 +20,7 @@ import subprocess
 import sys
 import time
 
+import jobs
 import peers
 
 here = pathlib.Path(__file__).resolve().parent
@@ -22,21 +29,30 @@ parser.add_argument("build", type=pathlib.Path)
 parser.add_argument("--model", required=True)
 parser.add_argument("--data", type=pathlib.Path, default=here.parents[1] / "shared" / "data")
 parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("finetune"))
+parser.add_argument("--device", choices=("cpu", "gpu"), default="cpu")
+parser.add_argument("--processes", type=int, default=1, help="processes of each training")
+parser.add_argument("--seeds", type=int, help="trainings of each task; without it five, or two with --quick")
+parser.add_argument("--tasks", default="qa,mrpc,sst2")
 parser.add_argument("--quick", action="store_true")
 parser.add_argument("--f32", action="store_true")
 parser.add_argument("--without-peer", action="store_true")
 parser.add_argument("--limit", type=float, default=540, help="seconds after which unfinished trainings are ignored")
 args = parser.parse_args()
+deadline = time.perf_counter() + args.limit
+tasks = args.tasks.split(",")
 DTYPE = "no" if args.f32 else "bf16"
 EPOCHS = {"sst2": "3", "mrpc": "3", "qa": "2"} if not args.quick else {"sst2": "1", "mrpc": "1", "qa": "1"}
 # As in finetune_torch.py.
 COMMON = ["--mixed_precision", DTYPE, "--warmup_ratio", "0.1"]
 GLUE = ["--learning_rate", "5e-5", "--per_device_train_batch_size", "16", "--max_length", "128", *COMMON]
 QA = ["--learning_rate", "1e-4", "--per_device_train_batch_size", "12", "--max_seq_length", "384", "--doc_stride", "128",
-      "--save_steps", "0", *COMMON]
+      "--save_steps", "0", "--do_train", "--do_eval", *COMMON]
 SENTENCES, QUESTIONS = (48, 10) if args.quick else (6000, 1000)
-SEEDS = {"sst2": range(1, 3), "mrpc": range(1, 3), "qa": range(1, 3)} if args.quick else {
-    "sst2": range(1, 6), "mrpc": range(1, 6), "qa": range(1, 4)}
+SEEDS = list(range(1, 1 + (args.seeds or (2 if args.quick else 5))))
+# The GPU: an error where there is none. The CPU: hide the GPU from both sides.
+ON = {"LOCKSTEP_DEVICE": "cuda"} if args.device == "gpu" else {"CUDA_VISIBLE_DEVICES": ""}
+# Cores of a training that shares the machine with others.
+CORES = {"qa": 4, "mrpc": 4, "sst2": 4} if args.device == "gpu" else {"qa": 3, "mrpc": 1, "sst2": 1}
 
 
 def every_nth_line(path, to, count):
@@ -70,80 +86,27 @@ def prepare_files():
                    every_nth_question(squad / "dev-v1.1.json", args.out / "qa_dev.json", QUESTIONS))}
 
 
-class Job:
-    """A command on some cores; `output` is its output."""
-
-    def __init__(self, name, cores, command):
-        self.name, self.cores, self.command = name, cores, command
-        self.log, self.process = args.out / f"{name}.log", None
-
-    def start(self, on):
-        self.on, self.began = on, time.time()
-        threads = {"LOCKSTEP_NUM_THREADS": str(len(on)), "OMP_NUM_THREADS": str(len(on))}
-        self.process = subprocess.Popen(["taskset", "-c", ",".join(map(str, on)), *self.command],
-                                        stdout=open(self.log, "w"), stderr=subprocess.STDOUT,
-                                        env={**os.environ, **threads, "TOKENIZERS_PARALLELISM": "false"})
-
-    def ended(self):
-        if self.process.poll() is None:
-            return False
-        seconds = time.time() - self.began
-        print(f"{self.name}: {seconds:.0f} s on {len(self.on)} core{'s' * (len(self.on) > 1)}"
-              f"{'' if self.process.returncode == 0 else ', FAILED, see ' + str(self.log)}", file=sys.stderr, flush=True)
-        return True
-
-    def done(self):
-        return self.process is not None and self.process.returncode == 0
-
-    @property
-    def output(self):
-        return self.log.read_text()
-
-
-def run_side_by_side(jobs):
-    free, waiting, running, began = sorted(os.sched_getaffinity(0)), list(jobs), [], time.time()
-    most = len(free)
-    while waiting or running:
-        for job in list(waiting):
-            wanted = min(job.cores, most)
-            if len(free) >= wanted:
-                job.start([free.pop(0) for _ in range(wanted)])
-                running.append(job)
-                waiting.remove(job)
-        time.sleep(0.2)
-        if time.time() - began > args.limit:
-            waiting = []
-            for job in running:
-                job.process.terminate()
-                job.process.wait()
-        for job in [j for j in running if j.ended()]:
-            running.remove(job)
-            free = sorted(free + job.on)
-
-
-def training(task, seed, program, cores, files, *flags):
+def ours(task, seed):
     train, dev = files[task]
     name = f"lockstep_{task}_{seed}"
-    return Job(name, cores, [str(args.build / "examples" / program), "--model_name_or_path", args.model, "--seed", str(seed),
-                             "--train_file", train, "--validation_file", dev, "--num_train_epochs", EPOCHS[task],
-                             "--output_dir", str(args.out / name), *flags])
+    launch = [] if args.processes == 1 else [str(args.build / "lockstep"), "launch", "-n", str(args.processes)]
+    flags = ["--task_name", task, *GLUE] if task != "qa" else QA
+    return jobs.Job(name, CORES[task], [
+        *launch, str(args.build / "examples" / ("qa" if task == "qa" else "glue")), "--model_name_or_path", args.model, "--seed",
+        str(seed), "--train_file", train, "--validation_file", dev, "--num_train_epochs", EPOCHS[task], "--output_dir",
+        str(args.out / name), *flags], args.out / f"{name}.log", args.processes, **ON)
 
 
-def ours(files):
-    """The jobs of Lockstep, longest first."""
-    for seed in SEEDS["qa"]:
-        yield training("qa", seed, "qa", 3, files, "--do_train", "--do_eval", *QA)
-    for task in ("mrpc", "sst2"):
-        for seed in SEEDS[task]:
-            yield training(task, seed, "glue", 1, files, "--task_name", task, *GLUE)
-
-
-def theirs(files, python):
-    (args.out / "transformers_qa").mkdir(exist_ok=True)
-    for task in ("qa", "mrpc", "sst2"):
-        yield Job(f"transformers_{task}", 1, [python, str(here / "finetune_torch.py"), args.model, task,
-                                              ",".join(map(str, SEEDS[task])), DTYPE, EPOCHS[task], *files[task],
-                                              *([str(args.out / "transformers_qa")] if task == "qa" else [])])
+def theirs(task, seeds):
+    """One process trains with all these seeds."""
+    name = f"transformers_{task}_{seeds[0]}"
+    launch = [] if args.processes == 1 else ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node",
+                                             str(args.processes)]
+    (args.out / name).mkdir(exist_ok=True)
+    return jobs.Job(name, CORES[task], [
+        python, *launch, str(here / "finetune_torch.py"), args.model, task, ",".join(map(str, seeds)), DTYPE, EPOCHS[task],
+        *files[task], *([str(args.out / name)] if task == "qa" else [])], args.out / f"{name}.log", args.processes,
+        TOKENIZERS_PARALLELISM="false", **(peers.TUNED if args.device == "cpu" else {}), **ON)
 
 
 def answers_score(text):
@@ -151,23 +114,33 @@ def answers_score(text):
     return {"exact match": float(exact), "F1": float(f1)}
 
 
-def our_scores(job):
-    task = job.name.split("_")[1]
+def our_scores(task, job):
     if task == "qa":
-        return task, answers_score(job.output)
+        return [answers_score(job.output)]
     accuracy, f1 = re.findall(r"accuracy ([\d.]+), F1 ([\d.]+)", job.output)[-1]
-    return task, {"accuracy": float(accuracy), "F1": float(f1)}
+    return [{"accuracy": float(accuracy), "F1": float(f1)}]
 
 
-def their_scores(job, files):
-    task = job.name.split("_")[1]
-    if task == "qa":
-        for path in sorted((args.out / "transformers_qa").glob("*.json")):
-            score = [str(args.build / "examples" / "qa"), "--evaluate", str(path), "--validation_file", files["qa"][1]]
-            done = subprocess.run([*score, "--output_dir", str(args.out)], capture_output=True, text=True)
-            yield task, answers_score(done.stdout)
-    for line in re.findall(rf"^{task} \d+ ([\d.]+) ([\d.]+)$", job.output, re.M):
-        yield task, {"accuracy": float(line[0]), "F1": float(line[1])}
+def our_seconds(job):
+    """Of training: those of each epoch's line, "train: 230 steps in 0:02, 115 steps/s" or "..., 1.3 s/step"."""
+    return sum(float(count) / float(rate) if unit == "steps/s" else float(count) * float(rate)
+               for count, rate, unit in re.findall(r"train: (\d+) steps in [\d:]+, ([\d.]+) (steps/s|s/step)", job.output))
+
+
+def their_scores(task, job):
+    if task != "qa":
+        return [{"accuracy": float(accuracy), "F1": float(f1)}
+                for accuracy, f1 in re.findall(rf"^{task} \d+ ([\d.]+) ([\d.]+)$", job.output, re.M)]
+    found = []
+    for path in sorted((args.out / job.name).glob("*.json")):
+        score = [str(args.build / "examples" / "qa"), "--evaluate", str(path), "--validation_file", files["qa"][1], "--use_cpu"]
+        done = subprocess.run([*score, "--output_dir", str(args.out)], capture_output=True, text=True)
+        found.append(answers_score(done.stdout))
+    return found
+
+
+def their_seconds(job):
+    return float(re.findall(r"^trained in ([\d.]+) s$", job.output, re.M)[0])
 
 
 def mean_and_error(values):
@@ -176,20 +149,24 @@ def mean_and_error(values):
     return mean, math.sqrt(spread / max(1, len(values) - 1) / len(values))
 
 
-def table(scores):
+def print_times(times):
+    """times: task -> who -> (seconds of training, seconds of the whole command)."""
+    print(f"{'task':8} {'Lockstep: training, whole':>26} {'Transformers: training, whole':>30}   Lockstep is N times as fast")
+    for task, of in times.items():
+        cells = [f"{of[who][0]:.2f} s, {of[who][1]:.2f} s" if who in of else "-" for who in ("lockstep", "transformers")]
+        faster = ", ".join(f"{t / l:.2f}" for l, t in zip(*of.values())) if len(of) == 2 else ""
+        print(f"{task:8} {cells[0]:>26} {cells[1]:>30}   {faster}")
+
+
+def print_scores(scores):
     """scores: (task, measure) -> who -> values."""
     print(f"{'task':8} {'score':12} {'Lockstep':>20} {'Transformers':>20}   difference in standard errors")
     for (task, measure), of in scores.items():
-        cells, summary = [], {}
-        for who in ("lockstep", "transformers"):
-            if of.get(who):
-                summary[who] = mean_and_error(of[who])
-                cells.append(f"{summary[who][0]:.4f} ± {summary[who][1]:.4f}")
-            else:
-                cells.append("-")
+        summary = {who: mean_and_error(values) for who, values in of.items()}
+        cells = ["{:.4f} ± {:.4f}".format(*summary[who]) if who in summary else "-" for who in ("lockstep", "transformers")]
         apart = ""
         if len(summary) == 2:
-            (a, e), (b, f) = summary.values()
+            (a, e), (b, f) = summary["lockstep"], summary["transformers"]
             apart = f"{(a - b) / max(math.hypot(e, f), 1e-9):+.1f}"
         print(f"{task:8} {measure:12} {cells[0]:>20} {cells[1]:>20}   {apart}")
 
@@ -197,13 +174,29 @@ def table(scores):
 args.out.mkdir(parents=True, exist_ok=True)
 files = prepare_files()
 python = None if args.without_peer else peers.python_with("transformers", os.environ.get("PYTHON_TORCH"), sys.executable)
-own, other = list(ours(files)), list(theirs(files, python)) if python else []
-run_side_by_side([j for j in own if "_qa_" in j.name] + other + [j for j in own if "_qa_" not in j.name])
-scores = {}
-found = [("lockstep", *our_scores(job)) for job in own if job.done()]
-found += [("transformers", *s) for job in other if job.process for s in their_scores(job, files)]
-for who, task, measures in found:
-    for measure, value in measures.items():
-        scores.setdefault((task, measure), {}).setdefault(who, []).append(value)
-(args.out / "finetune.json").write_text(json.dumps({" ".join(key): of for key, of in scores.items()}, indent=1) + "\n")
-table(scores)
+alone, shared = [], []  # (who, task, job)
+for task in tasks:
+    alone.append(("lockstep", task, ours(task, SEEDS[0])))
+    if python:
+        alone.append(("transformers", task, theirs(task, SEEDS[:1])))
+    if python and SEEDS[1:]:
+        shared.append(("transformers", task, theirs(task, SEEDS[1:])))
+shared += [("lockstep", task, ours(task, seed)) for task in tasks for seed in SEEDS[1:]]
+jobs.run([job for _, _, job in alone], deadline, alone=True)
+jobs.run([job for _, _, job in shared], deadline)
+
+times, scores = {}, {}
+for who, task, job in alone:
+    if job.succeeded():
+        times.setdefault(task, {})[who] = (our_seconds(job) if who == "lockstep" else their_seconds(job), job.seconds)
+for who, task, job in alone + shared:
+    if who == "transformers" or job.succeeded():
+        for measures in (our_scores if who == "lockstep" else their_scores)(task, job):
+            for measure, value in measures.items():
+                scores.setdefault((task, measure), {}).setdefault(who, []).append(value)
+(args.out / "finetune.json").write_text(json.dumps({
+    "device": args.device, "processes": args.processes, "cores": len(os.sched_getaffinity(0)), "dtype": DTYPE, "seconds": times,
+    "scores": {" ".join(key): of for key, of in scores.items()}}, indent=1) + "\n")
+print(f"{args.device}, {args.processes} process{'es' * (args.processes > 1)}, {len(os.sched_getaffinity(0))} cores")
+print_times(times)
+print_scores(scores)
