@@ -71,6 +71,7 @@ typedef struct ls_launch_opts {
     const char *tee LS_DEFAULT(NULL), *redirects LS_DEFAULT(NULL);
     /* Prefix each line with the worker's rank; tee uses the local rank, as torchrun does. */
     bool prefix LS_DEFAULT(false);
+    bool prefix_main LS_DEFAULT(true); /* false: lines of rank 0, which reports on the job, have no prefix */
     /* May use ${role_name} ${rank} ${local_rank}; NULL is "[${role_name}${rank}]:". */
     const char *prefix_template LS_DEFAULT(NULL);
     const char *show_ranks LS_DEFAULT(NULL); /* local ranks whose output is shown here, "0,2"; NULL: all */
@@ -85,7 +86,7 @@ typedef struct ls_launch_opts {
 #define ls_launch_opts_defaults                                                                                        \
     .num_processes = LS_AUTO, .max_quick_restarts = 5, .shutdown_timeout = 25, .num_hosts = LS_AUTO,                   \
     .min_hosts = LS_AUTO, .max_hosts = LS_AUTO, .leads = LS_AUTO, .join_timeout = 600, .last_call = 30,                \
-    .heartbeat = 0.5, .dead_after = LS_AUTO_REAL, .num_threads = LS_AUTO, .pin = true
+    .heartbeat = 0.5, .dead_after = LS_AUTO_REAL, .num_threads = LS_AUTO, .pin = true, .prefix_main = true
 
 /* Run `argv` (ends with NULL; argv[0] is looked for along PATH) in each worker. "${local_rank}" is replaced in it. */
 #define ls_launch_program(...) LS_CALL_1(ls_launch_program, ls_launch_opts, __VA_ARGS__, )

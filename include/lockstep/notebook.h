@@ -27,6 +27,13 @@ bool ls_notebook_picture(const char *path);
  * Steps of a curve must increase. At most 16 curves in a cell. In a job, only the main process should call it. */
 void ls_notebook_curve(ls_run *run, const char *name, double step, double value);
 
+/* In cells, ls_launch() marks the lines of all ranks but the first, unless the call says otherwise. */
+typedef ls_launch_opts ls_notebook_launch;
+#define ls_notebook_launch_defaults                                                                                    \
+    ls_launch_opts_defaults, .prefix = true, .prefix_main = false, .prefix_template = "[rank ${rank}] "
+#undef ls_launch
+#define ls_launch(function, ...) LS_CALL_2(ls_launch, ls_notebook_launch, function, __VA_ARGS__, )
+
 /* Was the running cell asked to stop (the notebook's stop button)? Loops with a run ask ls_should_stop(run) instead. */
 bool ls_notebook_interrupted(void);
 

@@ -242,6 +242,7 @@ void kernel_execute(kernel *k, void *socket)
     outcome result = {0};
     ls_message why;
     k->interrupts = 0;
+    text_clear(&k->places);
     if (!magic_obey(k, code, &wanted, &why)) {
         result.error = "UsageError";
         text_add(&result.words, why.text);

@@ -231,11 +231,11 @@ enum {
     WAITS
 };
 
-/* Does nobody need this kernel any more? Jupyter names itself in JPY_PARENT_PID; it may have died without a word. */
-static bool is_abandoned(void)
+/* Does nobody need this kernel any more? Jupyter may have died without a word: if it started this process itself, which
+ * it says in JPY_PARENT_PID, the process has another parent then. */
+static bool is_abandoned(const kernel *k)
 {
-    const char *parent = getenv("JPY_PARENT_PID");
-    return told_to_end || (parent && getppid() == 1 && atoi(parent) != 1);
+    return told_to_end || (k->jupyter && getppid() != k->jupyter);
 }
 
 static bool wait_for_any(kernel *k, bool shell, zmq_pollitem_t items[WAITS])
@@ -250,7 +250,7 @@ static bool wait_for_any(kernel *k, bool shell, zmq_pollitem_t items[WAITS])
                         [WAIT_DEATH] = k->link.death};
     for (int i = 0; i < WAITS; i++) items[i] = (zmq_pollitem_t){sockets[i], files[i], ZMQ_POLLIN, 0};
     if (zmq_poll(items, shell ? WAITS : WAITS - 1, SECOND) < 0 && zmq_errno() != EINTR) return false;
-    if (is_abandoned()) {
+    if (is_abandoned(k)) {
         k->ends = true;
         link_signal(&k->link, SIGKILL);
     }
@@ -299,6 +299,8 @@ bool kernel_wait(kernel *k, session_message *event, string *payload)
 
 int kernel_serve(kernel *k)
 {
+    const char *jupyter = getenv("JPY_PARENT_PID");
+    if (jupyter && atoi(jupyter) == getppid()) k->jupyter = getppid();
     signal(SIGTERM, on_termination);
     publish_state(k, "starting");
     while (!k->ends) {

@@ -24,9 +24,11 @@ typedef struct kernel {
     char **history; /* code of cells, the n-th being In[n + 1] */
     size_t history_count;
 
+    pid_t jupyter;          /* which started this process; 0: something else did */
     int cells;              /* compiled so far */
     const message *request; /* being answered */
     int interrupts;         /* of the running cell */
+    string places;          /* where the running cell shows things: "\nname\n" each */
     message *held;          /* requests that had arrived when a cell failed: cells among them are not run */
     size_t held_count;
     bool ends; /* after this request */

@@ -45,10 +45,23 @@ static void put_forms(ls_json_writer *w, const string *payload)
     if (!plain) ls_json_put_text(w, "text/plain", "(a picture)"); /* for front ends without pictures */
 }
 
+/* Does the running cell show something in this place already? It may have been another process of it: a launched worker
+ * that was restarted goes on where the first one began. */
+static bool place_is_taken(kernel *k, const char *name)
+{
+    string line = {0};
+    text_print(&line, "\n%s\n", name);
+    bool taken = strstr(text_view(&k->places), line.bytes);
+    if (!taken) text_add(&k->places, line.bytes);
+    text_free(&line);
+    return taken;
+}
+
 void kernel_show(kernel *k, const session_message *event, const string *payload)
 {
     bool result = event->event == SESSION_RESULT;
     if (result && ls_json_bool(ls_json_get(k->request ? k->request->content : NULL, "silent"), false)) return;
+    bool update = !result && event->name[0] && place_is_taken(k, event->name);
     ls_json_writer w = {0};
     ls_json_put_object(&w, NULL);
     ls_json_put_object(&w, "data");
@@ -64,5 +77,5 @@ void kernel_show(kernel *k, const session_message *event, const string *payload)
         ls_json_put_end(&w);
     }
     ls_json_put_end(&w);
-    kernel_publish(k, result ? "execute_result" : event->update ? "update_display_data" : "display_data", &w);
+    kernel_publish(k, result ? "execute_result" : update ? "update_display_data" : "display_data", &w);
 }

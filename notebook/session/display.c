@@ -8,23 +8,12 @@
 #include "display.h"
 #include "session.h"
 
-/* Places of the running cell: the first picture in a place is announced differently from those that replace it. */
-enum { MOST_PLACES = 256 };
-static char places[MOST_PLACES][WIRE_NAME];
-static int place_count, cell_number;
+/* Of the running cell: cells have no session to pass around. */
+static int cell_number;
 
 void display_begin(int cell)
 {
     cell_number = cell;
-    place_count = 0;
-}
-
-static bool place_exists(const char *name)
-{
-    for (int i = 0; i < place_count; i++)
-        if (strcmp(places[i], name) == 0) return true;
-    if (place_count < MOST_PLACES) snprintf(places[place_count++], WIRE_NAME, "%s", name);
-    return false;
 }
 
 void display_send(const session_message *message, const display_data *forms, int count)
@@ -55,7 +44,6 @@ void ls_notebook_update(const char *place, const char *mime, const void *data, s
 {
     session_message message = {.event = SESSION_DISPLAY};
     snprintf(message.name, sizeof message.name, "cell %d: %s", cell_number, place);
-    message.update = place_exists(message.name);
     display_send(&message, &(display_data){mime, data, size}, 1);
 }
 

@@ -39,7 +39,6 @@ typedef struct session_message {
     int32_t event; /* session_event */
     int32_t process;
     int32_t status; /* as waitpid() tells it */
-    int32_t update; /* of SESSION_DISPLAY: replaces what the place shows */
     int64_t number;
     char name[WIRE_NAME];
 } session_message;

@@ -9,7 +9,7 @@ include=$here/../../include
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-grep -hoE '^#define ls_[a-z0-9_]+_defaults\>' -r "$include"/lockstep |
+grep -hoE '^#define ls_[a-z0-9_]+_defaults\>' --exclude=notebook.h -r "$include"/lockstep |
     sed -E 's/^#define (ls_[a-z0-9_]+)_defaults/TYPE(\1)/' >"$work/option_types.def"
 for type in $(grep -hoE '^} ls_[a-z0-9_]+_opts;' -r "$include"/lockstep | tr -d '};'); do
     grep -q "($type)" "$work/option_types.def" ||

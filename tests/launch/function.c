@@ -107,6 +107,26 @@ static void says_what_it_launches(void)
     CHECK_TEXT(text, "Launching training on 2 CPUs.\nLaunching training on CPU.\n");
 }
 
+static int name_oneself(void *argument)
+{
+    (void)argument;
+    fprintf(stderr, "rank %d\n", number("RANK"));
+    return 0;
+}
+
+static int launch_marked(void)
+{
+    return ls_launch(name_oneself, NULL, .num_processes = 2, .prefix = true, .prefix_main = false);
+}
+
+static void rank_0_need_not_be_marked(void)
+{
+    char text[4096];
+    CHECK(run_captured(NULL, launch_marked, text, sizeof text) == 0);
+    CHECK_MSG(strstr(text, "[default1]:rank 1\n") && strstr(text, "rank 0\n") && !strstr(text, "[default0]"), "%s",
+              text);
+}
+
 static void survives_failures(void)
 {
     board *b = share_board();
@@ -365,6 +385,7 @@ int main(int argc, char **argv)
     CHECK_RUN(runs_in_each_worker);
     CHECK_RUN_FORK(names_the_worker_that_died);
     CHECK_RUN_FORK(says_what_it_launches);
+    CHECK_RUN(rank_0_need_not_be_marked);
     CHECK_RUN(survives_failures);
     CHECK_RUN(one_process_stays_here);
     CHECK_RUN_FORK(passes_signals_on);

@@ -2,11 +2,13 @@
 
 Skipped where jupyter_client is not installed; PYTHON_JUPYTER may name an interpreter that has it.
 """
+import glob
 import importlib.util
 import os
 import subprocess
 import sys
 import tempfile
+import time
 
 
 def need(*modules):
@@ -27,6 +29,39 @@ def install(command):
     os.environ["JUPYTER_PATH"] = folder.name + "/share/jupyter"
     os.environ["JUPYTER_RUNTIME_DIR"] = folder.name
     return folder
+
+
+def children(pid):
+    """All processes that descend from one."""
+    found = []
+    for path in glob.glob("/proc/%d/task/*/children" % pid):
+        try:
+            with open(path) as file:
+                direct = [int(word) for word in file.read().split()]
+        except FileNotFoundError:
+            continue
+        for child in direct:
+            found += [child] + children(child)
+    return found
+
+
+def processes(notebook):
+    """The session of a notebook and what it has started."""
+    return children(notebook.manager.provisioner.pid)
+
+
+def settles(condition):
+    """Does a condition come true, soon or, on a busy machine, later?"""
+    for _ in range(2400):
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def all_end(pids):
+    """Do all of these processes end?"""
+    return settles(lambda: not any(os.path.exists("/proc/%d" % pid) for pid in pids))
 
 
 class Outcome:
@@ -52,9 +87,14 @@ class Outcome:
 
 
 class Notebook:
-    def __init__(self):
-        from jupyter_client.manager import start_new_kernel
-        self.manager, self.client = start_new_kernel(kernel_name="lockstep")
+    def __init__(self, kernel="lockstep", sockets=None):
+        """`sockets`: the beginning of paths of sockets, for a kernel that no address of this host leads to."""
+        from jupyter_client.manager import KernelManager
+        self.manager = KernelManager(kernel_name=kernel, **({"transport": "ipc", "ip": sockets} if sockets else {}))
+        self.manager.start_kernel()
+        self.client = self.manager.client()
+        self.client.start_channels()
+        self.client.wait_for_ready(timeout=120)
 
     def begin(self, code, **options):
         return self.client.execute(code, **dict({"allow_stdin": False}, **options))

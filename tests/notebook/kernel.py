@@ -5,24 +5,14 @@
 """
 import glob
 import os
-import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import jupyter
 
 jupyter.need("jupyter_client")
-
-
-def processes():
-    """Kernels and sessions that this test started."""
-    listed = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True).stdout
-    folder = os.path.dirname(os.path.abspath(COMMAND))
-    return [line for line in listed.splitlines() if folder + "/lockstep-kernel" in line or
-            folder + "/lib/lockstep/lockstep-session" in line]
 
 
 class Cells(unittest.TestCase):
@@ -287,22 +277,17 @@ class Sessions(unittest.TestCase):
             self.assertEqual(os.listdir(folder), [])
 
     def test_nothing_is_left_behind(self):
-        before = len(processes())
         for code, kills in (("int x = 1;", True), ("if (fork() == 0) pause();", False)):
             other = jupyter.Notebook()
             for cell in (code, "int y = 2;"):
                 other.run(cell)
-            self.assertGreater(len(processes()), before)
+            mine = [other.manager.provisioner.pid] + jupyter.processes(other)
+            self.assertGreaterEqual(len(mine), 2)
             other.manager.shutdown_kernel(now=kills)
             other.client.stop_channels()
-            for _ in range(200):
-                if len(processes()) == before:
-                    break
-                time.sleep(0.05)
-            self.assertEqual(len(processes()), before, processes())
+            self.assertTrue(jupyter.all_end(mine))
 
 
 if __name__ == "__main__":
-    COMMAND = sys.argv.pop(1)
-    folder = jupyter.install(COMMAND)
+    folder = jupyter.install(sys.argv.pop(1))
     unittest.main(verbosity=1)

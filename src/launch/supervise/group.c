@@ -122,7 +122,9 @@ static int open_stream(ls_worker_group *group, int local_rank, int which)
     const ls_plan *plan = group->plan;
     ls_output_stream *stream = &group->worker[local_rank].stream[which];
     bool redirected = plan->redirected[local_rank] >> which & 1, teed = plan->teed[local_rank] >> which & 1;
-    bool shown = plan->shown[local_rank], prefixed = plan->opts.prefix || teed;
+    int rank = group->assignment.first_rank + local_rank;
+    bool shown = plan->shown[local_rank], marked = plan->opts.prefix && (rank > 0 || plan->opts.prefix_main);
+    bool prefixed = marked || teed;
     int file = -1;
     if (redirected || teed) {
         char path[700];
@@ -140,10 +142,7 @@ static int open_stream(ls_worker_group *group, int local_rank, int which)
     const char *form = plan->opts.prefix_template;
     if (!form) form = plan->opts.prefix ? "[${role_name}${rank}]:" : "[${role_name}${local_rank}]:"; /* torchrun's */
     stream->prefix[0] = '\0';
-    if (prefixed) {
-        fill_in(stream->prefix, sizeof stream->prefix, form, plan, group->assignment.first_rank + local_rank,
-                local_rank);
-    }
+    if (prefixed) fill_in(stream->prefix, sizeof stream->prefix, form, plan, rank, local_rank);
     int end = ls_output_stream_open(stream, group->loop, shown ? &group->sink[which] : NULL, file);
     if (end < 0) ls_log_line(LS_LOG_ERROR, "launch: cannot create a pipe for rank %d: %s", local_rank, strerror(errno));
     if (end < 0 && file >= 0) close(file);
