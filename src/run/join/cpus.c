@@ -3,12 +3,9 @@
  * A launcher may have given each process its own CPUs (Open MPI and srun do), or all CPUs to all. Processes tell each
  * other which they may use: those that may use the same ones divide them, in rank order. The options that must be equal
  * are sent along: this is the first exchange of a job. */
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "base/cpus.h"
 #include "base/hash.h"
+#include "base/machine.h"
 #include "base/memory.h"
 #include "base/parallel.h"
 #include "base/pin.h"
@@ -20,15 +17,6 @@ typedef struct cpu_info {
     uint64_t cpus;    /* and with the same allowed CPUs */
     ls_terms terms;   /* sent along: must be equal in all processes */
 } cpu_info;
-
-static uint64_t machine_key(void)
-{
-    char text[256] = "";
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
-    if (!file || !fgets(text, sizeof text, file)) gethostname(text, sizeof text - 1);
-    if (file) fclose(file);
-    return ls_hash_of(text, strlen(text));
-}
 
 /* This process's index among those that may use the same CPUs, and their number. */
 static bool find_place(ls_run *run, const cpu_info *mine, int *place, int *sharers)
@@ -58,7 +46,7 @@ bool ls_session_take_cpus(ls_run *run)
     int *cpus = ls_sys_alloc((size_t)count * sizeof *cpus);
     if (!cpus) return ls_fail(&run->errors, LS_ERR_MEMORY, "ls_init: no memory"), false;
     ls_cpus_allowed(cpus, count);
-    cpu_info mine = {machine_key(), ls_hash_of(cpus, (size_t)count * sizeof *cpus), ls_terms_of(run)};
+    cpu_info mine = {ls_machine_key(), ls_hash_of(cpus, (size_t)count * sizeof *cpus), ls_terms_of(run)};
     int *first = find_place(run, &mine, &place, &sharers) ? ls_sys_alloc((size_t)(sharers + 1) * sizeof *first) : NULL;
     if (first) {
         bool enough = ls_placement("", cpus, count, sharers, first);

@@ -13,6 +13,7 @@
 
 #include "base/config.h"
 #include "base/hash.h"
+#include "base/machine.h"
 #include "base/memory.h"
 #include "comm/hosts/hosts.h"
 #include "comm/hosts/link_gather.h"
@@ -89,18 +90,10 @@ static void find_key(uint64_t key[2])
 {
     int inherited = (int)ls_config_count(LS_SETTING_COMM_FILE);
     if (inherited && ls_segment_token(inherited, key)) return;
-    char boot[64] = "";
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
-    if (file && !fgets(boot, sizeof boot, file)) boot[0] = '\0';
-    if (file) fclose(file);
     struct stat network = {0};
     stat("/proc/self/ns/net", &network);
-    uint64_t numbers[3] = {network.st_dev, network.st_ino, getuid()};
-    ls_hash hash;
-    ls_hash_begin(&hash);
-    ls_hash_add(&hash, boot, strlen(boot));
-    ls_hash_add(&hash, numbers, sizeof numbers);
-    key[0] = ls_hash_end(&hash);
+    uint64_t numbers[4] = {ls_machine_key(), network.st_dev, network.st_ino, getuid()};
+    key[0] = ls_hash_of(numbers, sizeof numbers);
     key[1] = 0; /* differs from a launcher's random token */
 }
 
