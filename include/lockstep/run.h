@@ -117,7 +117,8 @@ LS_API void ls_prepare_n(ls_run *run, void *const *objects, int64_t count);
  * that was already read to the end in this epoch ends at once. */
 LS_API bool ls_epoch(ls_run *run, int n, int *epoch);
 
-/* Forget what was prepared and the checkpoint hooks, and return cached memory to the system. */
+/* The training so far is over: forget what was prepared and the checkpoint hooks, and return cached memory to the
+ * system. */
 LS_API void ls_free_memory(ls_run *run);
 
 /* ---- Gradient accumulation ----

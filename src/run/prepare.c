@@ -119,7 +119,10 @@ void ls_free_memory(ls_run *run)
 {
     ls_session *session = ls_session_of(run);
     if (!session) return;
-    for (ls_object *o = run->objects; o; o = o->older) o->prepared = false;
+    for (ls_object *o = run->objects; o; o = o->older) {
+        o->prepared = false;
+        o->forgotten = true;
+    }
     session->prepared_count = 0;
     ls_together_end(run);
     run->step->accumulation.step = 0;

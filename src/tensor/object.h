@@ -34,7 +34,8 @@ typedef enum ls_object_kind {
 
 typedef struct ls_object {
     ls_object_kind kind;
-    bool prepared; /* passed to ls_prepare() */
+    bool prepared;  /* passed to ls_prepare() */
+    bool forgotten; /* older than the last ls_free_memory(): its training is over, unless it is prepared again */
     ls_run *run;
     size_t bytes;
     struct ls_object *older, *newer;

@@ -359,12 +359,22 @@ static void a_schedule_of_another_length_is_named(void)
 
 /* Train a little, with only these prepared, and save twice. */
 static struct {
-    bool net, sgd, decay, registered;
+    bool net, sgd, decay, registered, after_another; /* the last: another training came before */
 } prepared;
+
+static void train_another(ls_run *run)
+{
+    ls_module *net = ls_linear_new(run, 4, 2);
+    ls_optim *adam = ls_adam_new(run, net);
+    ls_backward(run, ls_mean(ls_forward(net, ls_ones(run, LS_F32, 3, 4))));
+    ls_step(adam);
+    ls_free_memory(run);
+}
 
 static int save_what_is_prepared(void)
 {
     ls_run *run = ls_init(NULL, NULL, .project_dir = home);
+    if (prepared.after_another) train_another(run);
     ls_module *net = ls_sequential_new(run, ls_linear_new(run, 4, 2), ls_linear_new(run, 2, 2));
     ls_optim *sgd = ls_sgd_new(run, net, .lr = 1e-2), *unused = ls_adam_new(run, net);
     ls_schedule *decay = ls_cosine_schedule_new(sgd, 2, 0), *idle = ls_exponential_schedule_new(unused, 0.5);
@@ -400,6 +410,9 @@ static void what_is_not_prepared_is_named_once(void)
 {
     prepared.net = prepared.sgd = prepared.decay = true;
     expect_unsaved("");
+    prepared.after_another = true; /* which is over */
+    expect_unsaved("");
+    prepared.after_another = false;
     prepared.decay = false;
     expect_unsaved("the schedule cosine over 2 steps");
     prepared.sgd = false;

@@ -66,6 +66,7 @@ void ls_remind_of_unsaved(ls_run *run)
     unsaved u = {.used = 0};
     if (run->step->reminded & LS_REMIND_UNSAVED || !ls_is_main(run)) return;
     for (const ls_object *o = run->objects; o; o = o->older) {
+        if (o->forgotten && !o->prepared) continue;
         const ls_optim *optim = (const ls_optim *)o;
         const ls_schedule *schedule = (const ls_schedule *)o;
         if (o->kind == LS_OBJECT_OPTIM && optim->steps) note_optim(&u, optim);
