@@ -39,8 +39,18 @@ void ls_fail_more(ls_errors *errors, const char *format, ...)
     ls_printable(errors->message, sizeof errors->message, errors->message);
 }
 
+void ls_errors_print(ls_errors *errors, bool of_job)
+{
+    const char *caller = errors->caller;
+    if (errors->code == LS_OK || errors->printed) return;
+    errors->printed = true;
+    (of_job ? ls_log_of_job : ls_log_line)(LS_LOG_ERROR, "%s%s%s%s", errors->message, caller[0] ? " (called from " : "",
+                                           caller, caller[0] ? ")" : "");
+}
+
 void ls_errors_clear(ls_errors *errors)
 {
     errors->code = LS_OK;
+    errors->printed = false;
     errors->message[0] = errors->caller[0] = '\0';
 }

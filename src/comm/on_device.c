@@ -4,11 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/config.h"
 #include "base/log.h"
+#include "base/machine.h"
 #include "base/memory.h"
 #include "comm/comm.h"
 #include "device/device.h"
+#include "device/gpus.h"
 
 /* Description of a rank's next call, compared before it starts. */
 typedef struct intent {
@@ -49,31 +50,63 @@ void ls_comm_leave_devices(ls_comm *comm, bool abort)
 
 /* ---- by the device's library ---- */
 
-/* The results are right, but training is slower, which nobody would notice. */
-static void report_staging(const ls_message *reason)
+/* What a rank tells the others about its part of a group. */
+typedef struct member {
+    uint64_t machine;
+    char device[160]; /* in words that differ between the devices of a machine; "": unknown, and its own */
+    char id[LS_GROUP_ID_BYTES];
+    ls_message failure; /* why it has no group; "": nothing failed */
+} member;
+
+static ls_status tell_members(ls_comm *comm, const member *mine, member *all, ls_message *why)
 {
-    if (reason->text[0])
-        ls_log_line(LS_LOG_WARN, "collectives of devices go through the host's memory, which is slower: %s",
-                    reason->text);
+    return ls_comm_all_gather(comm, mine, all, sizeof *mine, "group of devices", why);
 }
 
-/* Opens a group on all ranks, or on none: then calls go through the host. */
-static ls_status open_group(ls_comm *comm, ls_comm_device *d, ls_message *why)
+/* A group needs a device for each rank. */
+static bool share_a_device(const member *all, int size)
+{
+    for (int r = 1; r < size; r++)
+        for (int s = 0; s < r && all[r].device[0]; s++)
+            if (all[r].machine == all[s].machine && strcmp(all[r].device, all[s].device) == 0) {
+                LS_LOG_ONCE_OF_JOB(LS_LOG_INFO,
+                                   "ranks %d and %d share %s: collectives of devices go through the host's memory", s,
+                                   r, all[r].device);
+                return true;
+            }
+    return false;
+}
+
+/* The results are right, but training is slower, which nobody would notice. */
+static bool has_failed(const member *all, int size)
+{
+    int r = 0;
+    while (r < size && !all[r].failure.text[0]) r++;
+    if (r == size) return false;
+    LS_LOG_ONCE_OF_JOB(LS_LOG_WARN, "collectives of devices go through the host's memory, which is slower: rank %d: %s",
+                       r, all[r].failure.text);
+    return true;
+}
+
+static void note_failure(member *mine, ls_status status)
+{
+    if (status && !mine->failure.text[0]) ls_message_set(&mine->failure, "%s", ls_status_text(status));
+}
+
+/* Opens a group on all ranks, or on none: then calls go through the host. `all`: room for a member per rank. */
+static ls_status open_group(ls_comm *comm, ls_comm_device *d, member *all, ls_message *why)
 {
     const ls_group_table *table = d->device->table.group;
-    ls_message reason = {{0}};
-    struct {
-        int32_t failed;
-        char id[LS_GROUP_ID_BYTES];
-    } all = {0};
-    if (comm->rank == 0) all.failed = table->id(d->device->handle, all.id, &reason) != LS_OK;
-    ls_status status = ls_comm_broadcast(comm, &all, sizeof all, 0, "group of devices", why);
-    if (all.failed) report_staging(&reason);
-    if (status || all.failed) return status;
-    int32_t failed = table->open(d->device->handle, all.id, comm->rank, comm->size, &d->group, &reason) != LS_OK;
-    status = ls_comm_all_reduce(comm, &failed, 1, LS_I32, LS_REDUCE_MAX, "group of devices", why);
-    if (failed) report_staging(&reason);
-    if (status || failed) close_group(d, true);
+    member mine = {.machine = ls_machine_key()};
+    ls_device_identify(d->device, mine.device, sizeof mine.device);
+    ls_status status = tell_members(comm, &mine, all, why);
+    if (status || share_a_device(all, comm->size)) return status;
+    if (comm->rank == 0) note_failure(&mine, table->id(d->device->handle, mine.id, &mine.failure));
+    status = tell_members(comm, &mine, all, why);
+    if (status || has_failed(all, comm->size)) return status;
+    note_failure(&mine, table->open(d->device->handle, all[0].id, comm->rank, comm->size, &d->group, &mine.failure));
+    status = tell_members(comm, &mine, all, why);
+    if (status || has_failed(all, comm->size)) close_group(d, true);
     return status;
 }
 
@@ -171,15 +204,16 @@ static ls_comm_device *device_state(ls_comm *comm, ls_device *device, ls_status 
     if (d) return d;
     d = ls_sys_alloc(sizeof *d);
     intent *intents = ls_sys_alloc((size_t)comm->size * sizeof *intents);
-    if (!d || !intents) {
+    member *members = ls_sys_alloc((size_t)comm->size * sizeof *members);
+    if (!d || !intents || !members) {
         ls_message_set(why, "no memory");
         *status = LS_ERR_MEMORY;
-        return ls_sys_free(d), ls_sys_free(intents), NULL;
+        return ls_sys_free(d), ls_sys_free(intents), ls_sys_free(members), NULL;
     }
     *d = (ls_comm_device){.next = comm->devices, .device = device, .intents = intents};
     comm->devices = d;
-    bool shared = ls_config_switch(LS_SETTING_SHARE_GPU); /* a group needs a device for each rank */
-    *status = device->table.group && !shared ? open_group(comm, d, why) : LS_OK;
+    *status = device->table.group ? open_group(comm, d, members, why) : LS_OK;
+    ls_sys_free(members);
     return *status ? NULL : d;
 }
 

@@ -196,16 +196,27 @@ int ls_device_count(const char *plugin, ls_message *why)
 
 typedef void describe_fn(int index, char *text, size_t size); /* ls_plugin_describe of a plug-in, if it exports it */
 
+/* False, and nothing is written, if the plug-in cannot describe its devices. */
+static bool describe_from(void *library, int index, char *text, size_t size)
+{
+    describe_fn *describe = library ? (describe_fn *)ls_library_function(library, "ls_plugin_describe") : NULL;
+    if (describe) describe(index, text, size);
+    return describe != NULL;
+}
+
 void ls_device_describe(const char *plugin, int index, char *text, size_t size)
 {
     void *library;
     ls_device_table table;
     ls_message why;
     snprintf(text, size, "%s:%d", plugin, index);
-    bool found = find_table(plugin, &library, &table, &why) && library;
-    describe_fn *describe = found ? (describe_fn *)ls_library_function(library, "ls_plugin_describe") : NULL;
-    if (describe) describe(index, text, size);
+    if (find_table(plugin, &library, &table, &why)) describe_from(library, index, text, size);
     if (library) dlclose(library);
+}
+
+bool ls_device_identify(const ls_device *device, char *text, size_t size)
+{
+    return describe_from(device->library, ls_device_index(device->name), text, size);
 }
 
 /* ---- opening ---- */

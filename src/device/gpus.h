@@ -17,6 +17,8 @@ int ls_device_count(const char *plugin, ls_message *why);
 /* Device `index` of a plug-in in a line for people, which differs from those of the host's other devices: what its
  * ls_plugin_describe() says, else "NAME:INDEX". */
 void ls_device_describe(const char *plugin, int index, char *text, size_t size);
+/* The same of an opened device. False, and nothing is written, if its plug-in cannot say. */
+bool ls_device_identify(const ls_device *device, char *text, size_t size);
 
 /* The index that a name ends in; -1: it has none. */
 int ls_device_index(const char *name);

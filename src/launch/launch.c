@@ -219,14 +219,16 @@ static int gpus_of(const ls_plan *plan)
     return refused ? 0 : ls_launch_gpus();
 }
 
-/* Accelerate's words. */
+/* Accelerate's words, except if processes share GPUs, which it does not know. */
 static void announce(const ls_plan *plan)
 {
-    int workers = plan->opts.num_processes, gpus = gpus_of(plan), used = workers < gpus ? workers : gpus;
-    if (used == 1) puts("Launching training on one GPU.");
-    else if (used) printf("Launching training on %d GPUs.\n", used);
-    else if (workers == 1) puts("Launching training on CPU.");
-    else printf("Launching training on %d CPUs.\n", workers);
+    int workers = plan->opts.num_processes, gpus = gpus_of(plan);
+    if (gpus == 1 && workers > 1) printf("Launching training on one GPU, shared by %d processes.\n", workers);
+    else if (gpus && workers > gpus) printf("Launching training on %d GPUs, shared by %d processes.\n", gpus, workers);
+    else if (gpus && workers > 1) printf("Launching training on %d GPUs.\n", workers);
+    else if (gpus) puts("Launching training on one GPU.");
+    else if (workers > 1) printf("Launching training on %d CPUs.\n", workers);
+    else puts("Launching training on CPU.");
 }
 
 int ls_launch_function(ls_worker_fn *function, ls_worker_fn *trial, void *argument, const ls_launch_opts *opts,

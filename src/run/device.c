@@ -7,6 +7,7 @@
 
 #include "base/config.h"
 #include "base/log.h"
+#include "base/machine.h"
 #include "base/memory.h"
 #include "device/gpus.h"
 #include "tensor/exchange.h"
@@ -50,42 +51,50 @@ static const char *decide(ls_run *run, const char *given, decider *who)
 
 /* What a process of the job takes. */
 typedef struct claim {
+    uint64_t machine;
+    int32_t processes, devices; /* of its host */
     char host[64];
-    int32_t local_rank;
-    char device[156]; /* in words that differ between the devices of a host */
+    char device[160]; /* in words that differ between the devices of a machine */
 } claim;
 
-static bool is_same_device(const claim *a, const claim *b)
+/* The first rank with the device of this rank. */
+static int first_with_device(const claim *all, int rank)
 {
-    return strcmp(a->host, b->host) == 0 && a->local_rank != b->local_rank && strcmp(a->device, b->device) == 0;
+    int r = 0;
+    while (all[r].machine != all[rank].machine || strcmp(all[r].device, all[rank].device) != 0) r++;
+    return r;
 }
 
-/* Several processes of a host would take turns on one GPU and each need memory of it: slower than one process. */
-static void refuse_sharing(ls_run *run, const claim *all, int other, int count)
+/* Several processes of a host would take turns on one GPU and each need memory of it: slower than one process. All
+ * processes find the same pair, including those with a GPU of their own. */
+static void refuse_sharing(ls_run *run, const claim *all)
 {
-    int mine = ls_rank(run), processes = ls_local_world_size(run);
-    ls_fail(&run->errors, LS_ERR_DEVICE,
-            "ls_init: ranks %d and %d would share a GPU (%s): this host has %d processes for %d GPU%s. Start one for "
-            "each GPU (--num_processes %d), train on the CPU (--cpu), or set LOCKSTEP_SHARE_GPU=1 to share it",
-            mine < other ? mine : other, mine < other ? other : mine, all[mine].device, processes, count, LS_S(count),
-            count);
+    for (int r = 1; r < ls_world_size(run); r++) {
+        int other = first_with_device(all, r), gpus = all[r].devices;
+        if (other == r) continue;
+        ls_fail(&run->errors, LS_ERR_DEVICE,
+                "ls_init: ranks %d and %d would share a GPU (%s): host %s has %d processes for %d GPU%s. Start one for "
+                "each GPU (--num_processes %d), train on the CPU (--cpu), or set LOCKSTEP_SHARE_GPU=1 to share it",
+                other, r, all[r].device, all[r].host, all[r].processes, gpus, LS_S(gpus), gpus);
+        ls_errors_print(&run->errors, true);
+        ls_exchange_barrier(run, "ls_init"); /* a launcher ends the process that prints when one of the others ends */
+        return;
+    }
 }
 
 /* Compare the devices of all processes: all of them call this. */
 static bool devices_differ(ls_run *run, const char *plugin, int index, int count)
 {
-    int world = ls_world_size(run), rank = ls_rank(run);
-    claim mine = {.local_rank = ls_local_rank(run)};
+    int world = ls_world_size(run);
+    claim mine = {.machine = ls_machine_key(), .processes = ls_local_world_size(run), .devices = count};
     claim *all = ls_sys_alloc((size_t)world * sizeof *all);
     if (!all) return ls_fail(&run->errors, LS_ERR_MEMORY, "ls_init: no memory"), false;
     gethostname(mine.host, sizeof mine.host - 1);
     ls_device_describe(plugin, index, mine.device, sizeof mine.device);
     if (ls_exchange_all(run, &mine, all, sizeof mine, "ls_init: devices of processes")) {
-        for (int r = 0; r < world && !ls_failed(run); r++) {
+        for (int r = 0; r < world; r++)
             ls_log_of_job(LS_LOG_INFO, "rank %d trains on %s of %s", r, all[r].device, all[r].host);
-            if (!ls_config_switch(LS_SETTING_SHARE_GPU) && is_same_device(&all[r], &all[rank]))
-                refuse_sharing(run, all, r, count);
-        }
+        if (!ls_config_switch(LS_SETTING_SHARE_GPU)) refuse_sharing(run, all);
     }
     ls_sys_free(all);
     return !ls_failed(run);

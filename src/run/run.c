@@ -102,10 +102,7 @@ int ls_finish(ls_run *run)
     if (told) ls_session_end_stop();
     ls_run_report(run, told != 0);
     int code = ls_failed(run) ? 1 : told ? 128 + told : 0;
-    const char *caller = run->errors.caller;
-    if (ls_failed(run))
-        ls_log_line(LS_LOG_ERROR, "%s%s%s%s", run->errors.message, caller[0] ? " (called from " : "", caller,
-                    caller[0] ? ")" : "");
+    ls_errors_print(&run->errors, false);
     ls_run_ended(run);
     if (!run->tensors.stride) return code; /* the run without memory */
     if (run->session && run->session->flushes_denormals) ls_set_flush_denormals(false);

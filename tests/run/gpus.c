@@ -24,6 +24,14 @@ static int on_host(const char *gpus, const char *settings, const char *command)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
+/* How often the words are in the output. */
+static int times(const char *words)
+{
+    int count = 0;
+    for (const char *at = output; (at = strstr(at, words)); at += strlen(words)) count++;
+    return count;
+}
+
 #define HAS(words) CHECK_MSG(strstr(output, words), "\"%s\" is not in:\n%s", words, output)
 #define LACKS(words) CHECK_MSG(!strstr(output, words), "\"%s\" is in:\n%s", words, output)
 
@@ -101,10 +109,11 @@ static void they_train_together(void)
 static void more_processes_than_gpus_are_refused(void)
 {
     CHECK(on_host("2", "", LAUNCH "-n 3 " WORKER " device") == 1);
-    HAS("would share a GPU (Pretended GPU 0, 80.0 GiB, driver 1.2): this host has 3 processes for 2 GPUs. Start one "
-        "for "
+    HAS("ranks 0 and 1 would share a GPU (Pretended GPU 0, 80.0 GiB, driver 1.2): host ");
+    HAS(" has 3 processes for 2 GPUs. Start one for "
         "each GPU (--num_processes 2), train on the CPU (--cpu), or set LOCKSTEP_SHARE_GPU=1 to share it");
     LACKS("sum 3");
+    CHECK(times("lockstep: error: ls_init: ") - times("    lockstep: error: ls_init: ") == 1); /* less the tail */
     CHECK(on_host("2", "", LAUNCH "-n 2 " WORKER " --device cuda:1 device") == 1);
     HAS("ranks 0 and 1 would share a GPU (Pretended GPU 1, ");
     CHECK(on_host("2", "", LAUNCH "-n 3 --cpu " WORKER " device") == 0);
@@ -131,10 +140,16 @@ static void a_launcher_may_assign_them(void)
 static void the_way_through_the_host_is_reported(void)
 {
     CHECK(on_host("2", "PRETENDED_GROUP='NCCL is missing'", LAUNCH "-n 2 " WORKER " device") == 0);
-    HAS("collectives of devices go through the host's memory, which is slower: NCCL is missing\n");
+    CHECK(times("collectives of devices go through the host's memory, which is slower: rank 0: NCCL is missing\n") ==
+          1);
     HAS("rank 1 of 2: cuda:1 cuda:1, sum 2\n");
-    CHECK(on_host("1", "LOCKSTEP_SHARE_GPU=1 PRETENDED_GROUP='NCCL is missing'", LAUNCH "-n 2 " WORKER " device") == 0);
+    CHECK(on_host("2", "PRETENDED_CONNECTION='NCCL refuses'", LAUNCH "-n 2 " WORKER " device") == 0);
+    CHECK(times("collectives of devices go through the host's memory, which is slower: rank 1: NCCL refuses\n") == 1);
+    HAS("rank 1 of 2: cuda:1 cuda:1, sum 2\n");
+    CHECK(on_host("1", "LOCKSTEP_LOG=info LOCKSTEP_SHARE_GPU=1 PRETENDED_GROUP='NCCL is missing'",
+                  LAUNCH "-n 2 " WORKER " device") == 0);
     LACKS("NCCL is missing");
+    CHECK(times("ranks 0 and 1 share Pretended GPU 0, 80.0 GiB, driver 1.2: collectives of devices go through") == 1);
 }
 
 static void a_mixture_of_devices_is_refused(void)
@@ -189,7 +204,9 @@ static void a_launch_says_on_what(void)
     CHECK(launched("4", "", 2) == 0);
     CHECK_TEXT(output, "Launching training on 2 GPUs.\n");
     CHECK(launched("1", "LOCKSTEP_SHARE_GPU=1", 2) == 0);
-    CHECK_TEXT(output, "Launching training on one GPU.\n");
+    CHECK_TEXT(output, "Launching training on one GPU, shared by 2 processes.\n");
+    CHECK(launched("2", "LOCKSTEP_SHARE_GPU=1", 3) == 0);
+    CHECK_TEXT(output, "Launching training on 2 GPUs, shared by 3 processes.\n");
     CHECK(launched("0", "", 1) == 0);
     CHECK_TEXT(output, "Launching training on CPU.\n");
     CHECK(launched("2", "ACCELERATE_USE_CPU=true", 3) == 0);
@@ -281,6 +298,7 @@ static void the_command_shows_and_tests_them(void)
     HAS("2 processes on 1 host: ");
     HAS(" (2), device cuda\n");
     HAS("All checks passed: these processes can train together.");
+    LACKS("warning");
 }
 
 int main(int argc, char **argv)
