@@ -41,7 +41,7 @@ typedef struct client {
 } client;
 
 struct ls_store_host {
-    ls_watch listener;
+    ls_watched_fd listener;
     client *clients;
     client **member; /* [world] by rank; NULL: not connected; [0] is this process */
     int count, missing;
@@ -237,7 +237,7 @@ static void drop_unverified(ls_store_host *host)
     free_client(v);
 }
 
-static bool on_connection(ls_watch *watch, uint32_t events)
+static bool on_connection(ls_watched_fd *watch, uint32_t events)
 {
     (void)events;
     ls_store *store = watch->owner;
@@ -314,7 +314,7 @@ ls_status ls_store_host_open(ls_store *store, int64_t deadline, double seconds, 
     client **member = host ? ls_sys_alloc((size_t)store->world * sizeof(client *)) : NULL;
     if (!member) return ls_explain(why, LS_ERR_MEMORY, "no memory for %d processes", store->world);
     *host = (ls_store_host){.member = member, .missing = store->world - 1};
-    host->listener = (ls_watch){.fd = ls_wire_listen(store->port, why), .ready = on_connection, .owner = store};
+    host->listener = (ls_watched_fd){.fd = ls_wire_listen(store->port, why), .ready = on_connection, .owner = store};
     if (host->listener.fd < 0) {
         if (errno == EADDRINUSE)
             ls_message_set(

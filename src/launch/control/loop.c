@@ -23,7 +23,7 @@ int ls_loop_open(void)
     return epoll_create1(EPOLL_CLOEXEC);
 }
 
-bool ls_loop_watch(int loop, ls_watch *watch, uint32_t events)
+bool ls_loop_watch(int loop, ls_watched_fd *watch, uint32_t events)
 {
     if (events == watch->events) return true;
     struct epoll_event event = {.events = events, .data.ptr = watch};
@@ -45,6 +45,6 @@ bool ls_loop_wait(int loop, int64_t deadline)
     int got = epoll_wait(loop, &event, 1, timeout);
     if (got < 0) return errno == EINTR;
     if (got == 0) return true;
-    ls_watch *watch = event.data.ptr;
+    ls_watched_fd *watch = event.data.ptr;
     return watch->ready(watch, event.events);
 }

@@ -6,12 +6,12 @@
 #include <stdint.h>
 
 /* A watched file descriptor; embedded in its owner. */
-typedef struct ls_watch {
+typedef struct ls_watched_fd {
     int fd;
-    bool (*ready)(struct ls_watch *watch, uint32_t events); /* EPOLLIN, ...; false ends the loop */
+    bool (*ready)(struct ls_watched_fd *watch, uint32_t events); /* EPOLLIN, ...; false ends the loop */
     void *owner;
     uint32_t events; /* awaited events; 0: not watched */
-} ls_watch;
+} ls_watched_fd;
 
 #define LS_NEVER INT64_MAX
 
@@ -22,7 +22,7 @@ int64_t ls_after(double seconds);
 int ls_loop_open(void); /* the loop, a file descriptor; -1: failed */
 
 /* Watch for these events from now on; 0: stop watching. */
-bool ls_loop_watch(int loop, ls_watch *watch, uint32_t events);
+bool ls_loop_watch(int loop, ls_watched_fd *watch, uint32_t events);
 
 /* Wait for an event or the deadline, and handle one event, so that a handler may stop watching or close any other file.
  * Returns what the handler returned; true after a deadline. */

@@ -160,7 +160,7 @@ static void flush(ls_wire *wire)
     ls_loop_watch(wire->loop, &wire->watch, wire->out_length ? EPOLLIN | EPOLLOUT : EPOLLIN);
 }
 
-static bool ready(ls_watch *watch, uint32_t events)
+static bool ready(ls_watched_fd *watch, uint32_t events)
 {
     ls_wire *wire = watch->owner;
     if (wire->connecting) {
@@ -185,7 +185,7 @@ bool ls_wire_open(ls_wire *wire, int loop, int fd, bool connecting)
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes,
                sizeof yes); /* fails on local socket pairs, which have no such delay */
     fcntl(fd, F_SETFL, O_NONBLOCK);
-    wire->watch = (ls_watch){.fd = fd, .ready = ready, .owner = wire};
+    wire->watch = (ls_watched_fd){.fd = fd, .ready = ready, .owner = wire};
     wire->loop = loop;
     wire->connecting = connecting;
     wire->parting = false;

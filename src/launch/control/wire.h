@@ -6,7 +6,7 @@
 #include "launch/control/loop.h"
 
 typedef struct ls_wire {
-    ls_watch watch; /* fd -1: closed */
+    ls_watched_fd watch; /* fd -1: closed */
     int loop;
     bool connecting;
     bool parting; /* nothing more is sent; received data is ignored */

@@ -135,7 +135,7 @@ static void on_relay(ls_agent *a, int number)
     a->relayed = a->told;
 }
 
-static bool on_signal(ls_watch *watch, uint32_t events)
+static bool on_signal(ls_watched_fd *watch, uint32_t events)
 {
     (void)events;
     ls_agent *a = watch->owner;
@@ -292,7 +292,7 @@ int ls_agent_run(ls_agent *a, const ls_plan *plan, void (*begin)(ls_agent *agent
     a->group.on_pipe = signal(SIGPIPE, SIG_IGN);
     getrlimit(RLIMIT_NOFILE, &a->group.limit);
     setrlimit(RLIMIT_NOFILE, &(struct rlimit){a->group.limit.rlim_max, a->group.limit.rlim_max});
-    a->signals = (ls_watch){.fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK), .ready = on_signal, .owner = a};
+    a->signals = (ls_watched_fd){.fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK), .ready = on_signal, .owner = a};
     siginfo_t info = {0};
     a->strangers = waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
     prctl(PR_SET_CHILD_SUBREAPER, 1);

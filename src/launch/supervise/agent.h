@@ -31,7 +31,7 @@ struct ls_agent {
     const ls_plan *plan;
     ls_decider decider;
     ls_worker_group group;
-    ls_watch signals;
+    ls_watched_fd signals;
     ls_agent_phase phase;
     int64_t began, kill_at;
     bool strangers;   /* this process had children before */

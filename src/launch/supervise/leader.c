@@ -47,7 +47,7 @@ typedef struct host {
 struct ls_leader {
     const ls_plan *plan;
     int loop;
-    ls_watch listener;
+    ls_watched_fd listener;
     host *hosts; /* in the order of their connections */
     int order;
     phase phase;
@@ -468,7 +468,7 @@ bool ls_leader_adopt(ls_leader *l, int fd)
     return h;
 }
 
-static bool on_connection(ls_watch *watch, uint32_t events)
+static bool on_connection(ls_watched_fd *watch, uint32_t events)
 {
     (void)events;
     ls_leader *l = watch->owner;
@@ -504,7 +504,7 @@ ls_leader *ls_leader_open(const ls_plan *plan, int loop, int port, ls_message *w
     l->plan = plan;
     l->loop = loop;
     l->last_tick = ls_now();
-    l->listener = (ls_watch){.fd = fd, .ready = on_connection, .owner = l};
+    l->listener = (ls_watched_fd){.fd = fd, .ready = on_connection, .owner = l};
     ls_loop_watch(loop, &l->listener, EPOLLIN);
     gather(l);
     return l;

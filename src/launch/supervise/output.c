@@ -43,7 +43,7 @@ static void settle(ls_output_sink *sink)
         ls_loop_watch(sink->loop, &stream->watch, full ? 0 : EPOLLIN);
 }
 
-static bool sink_ready(ls_watch *watch, uint32_t events)
+static bool sink_ready(ls_watched_fd *watch, uint32_t events)
 {
     (void)events;
     settle(watch->owner);
@@ -54,7 +54,7 @@ void ls_output_sink_open(ls_output_sink *sink, int loop, int fd)
 {
     memset(sink, 0, sizeof *sink);
     sink->loop = loop;
-    sink->watch = (ls_watch){.fd = fd, .ready = sink_ready, .owner = sink};
+    sink->watch = (ls_watched_fd){.fd = fd, .ready = sink_ready, .owner = sink};
 }
 
 void ls_output_sink_close(ls_output_sink *sink)
@@ -202,7 +202,7 @@ static void end(ls_output_stream *stream)
     }
 }
 
-static bool stream_ready(ls_watch *watch, uint32_t events)
+static bool stream_ready(ls_watched_fd *watch, uint32_t events)
 {
     (void)events;
     ls_output_stream *stream = watch->owner;
@@ -221,7 +221,7 @@ int ls_output_stream_open(ls_output_stream *stream, int loop, ls_output_sink *si
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) return -1;
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
-    stream->watch = (ls_watch){.fd = ends[0], .ready = stream_ready, .owner = stream};
+    stream->watch = (ls_watched_fd){.fd = ends[0], .ready = stream_ready, .owner = stream};
     stream->loop = loop;
     stream->sink = sink;
     stream->file = file;

@@ -14,7 +14,7 @@ enum { LS_TAIL = 2048, LS_LONGEST_LINE = 1 << 20 };
 
 /* stdout or stderr of this process. */
 typedef struct ls_output_sink {
-    ls_watch watch;
+    ls_watched_fd watch;
     int loop;
     bool broken; /* its reader is gone */
     char *queue; /* not written yet: at most one read of one stream */
@@ -24,7 +24,7 @@ typedef struct ls_output_sink {
 
 /* One stream of one worker. */
 typedef struct ls_output_stream {
-    ls_watch watch; /* of the pipe's reading end; fd -1: closed or no pipe */
+    ls_watched_fd watch; /* of the pipe's reading end; fd -1: closed or no pipe */
     int loop;
     ls_output_sink *sink; /* NULL: not shown */
     int file;             /* receives a copy; -1: none */
