@@ -21,6 +21,7 @@
 #include <lockstep/text.h>
 #include <lockstep/qa.h>
 #include <lockstep/track.h>
+#include <lockstep/watch.h>
 #include <lockstep/flags.h>
 #include <lockstep/launch.h>
 #include <lockstep/env.h>

@@ -47,15 +47,24 @@ static bool grow(ls_history_series *series)
     return true;
 }
 
-bool ls_history_add(ls_history *history, const char *name, size_t length, double step, double value)
+static bool add_point(ls_history_series *series, double step, double value)
 {
-    ls_history_series *series = series_named(history, name, length);
-    if (!series) return false;
     while (series->count && series->x[series->count - 1] >= step) series->count--;
     if (series->count == series->capacity && !grow(series)) return false;
     series->x[series->count] = step;
     series->y[series->count++] = value;
     return true;
+}
+
+bool ls_history_add(ls_history *history, const char *name, size_t length, double step, double value)
+{
+    ls_history_series *series = series_named(history, name, length);
+    return series && add_point(series, step, value);
+}
+
+bool ls_history_add_time(ls_history *history, double step, double seconds)
+{
+    return add_point(&history->times, step, seconds);
 }
 
 /* ---- files ---- */
@@ -114,16 +123,33 @@ static bool read_folder(ls_history *history, const char *folder, ls_message *why
 
 /* ---- the object ---- */
 
+static void clear_series(ls_history_series *series)
+{
+    ls_sys_free(series->name);
+    ls_sys_free(series->x);
+    ls_sys_free(series->y);
+    *series = (ls_history_series){.name = NULL};
+}
+
+void ls_history_clear(ls_history *history)
+{
+    for (int i = 0; i < history->count; i++) clear_series(&history->series[i]);
+    ls_sys_free(history->series);
+    history->series = NULL;
+    history->count = history->capacity = 0;
+    ls_name_table_free(&history->names);
+    clear_series(&history->times);
+}
+
 static void clear(void *object)
 {
-    ls_history *history = object;
-    for (int i = 0; i < history->count; i++) {
-        ls_sys_free(history->series[i].name);
-        ls_sys_free(history->series[i].x);
-        ls_sys_free(history->series[i].y);
-    }
-    ls_sys_free(history->series);
-    ls_name_table_free(&history->names);
+    ls_history_clear(object);
+}
+
+bool ls_history_load(ls_history *history, const char *path, ls_message *why)
+{
+    bool folder = ls_path_kind_of(path) == LS_PATH_FOLDER;
+    return folder ? read_folder(history, path, why) : read_file(history, path, why);
 }
 
 ls_history *ls_history_read(ls_run *run, const char *path)
@@ -133,8 +159,7 @@ ls_history *ls_history_read(ls_run *run, const char *path)
     ls_history *history = ls_object_new(run, LS_OBJECT_HISTORY, sizeof *history, clear);
     if (!history) return NULL;
     ls_message why = {{0}};
-    bool folder = ls_path_kind_of(path) == LS_PATH_FOLDER;
-    if (folder ? read_folder(history, path, &why) : read_file(history, path, &why)) return history;
+    if (ls_history_load(history, path, &why)) return history;
     ls_fail(&run->errors, why.text[0] ? LS_ERR_IO : LS_ERR_MEMORY, "ls_history_read: %s",
             why.text[0] ? why.text : "no memory for the values");
     ls_object_free(history);

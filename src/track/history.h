@@ -19,11 +19,19 @@ struct ls_history {
     int count, capacity;
     ls_history_series *series; /* in order of first appearance */
     ls_name_table names;       /* from name to index */
+    ls_history_series times;   /* when each step was recorded, in seconds since 1970; unnamed */
 };
 
 /* Add a point. If a resumed run repeats steps, the new values replace the old ones. False: out of memory. The name has
  * `length` bytes, none of them zero. */
 bool ls_history_add(ls_history *history, const char *name, size_t length, double step, double value);
+bool ls_history_add_time(ls_history *history, double step, double seconds);
+
+/* Add what is in a file, or in the folder of a run. False as for the readers below, whose messages then name the
+ * file. */
+bool ls_history_load(ls_history *history, const char *path, ls_message *why);
+/* Free all series and leave it empty. */
+void ls_history_clear(ls_history *history);
 
 /* Read one file. False on failure, with the reason in `why`, which stays empty if out of memory. An incomplete last
  * line or record is ignored: it is being written, or was cut off by a crash. */

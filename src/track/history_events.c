@@ -98,18 +98,22 @@ static bool add_value(ls_history *history, field value, double step)
 
 static bool add_event(ls_history *history, field event)
 {
-    enum { STEP = 2, SUMMARY = 5, VALUE = 1 };
-    double step = 0;
+    enum { TIME = 1, STEP = 2, SUMMARY = 5, VALUE = 1 };
+    double step = 0, seconds = 0;
+    bool has_values = false;
     reader r = inside(event);
-    for (field f; take_field(&r, &f);)
+    for (field f; take_field(&r, &f);) {
+        if (f.number == TIME && f.bytes && f.value == sizeof seconds) memcpy(&seconds, f.bytes, sizeof seconds);
         if (f.number == STEP && !f.bytes) step = (double)(int64_t)f.value;
+        has_values = has_values || f.number == SUMMARY;
+    }
     r = inside(event);
     for (field f; take_field(&r, &f);) {
         reader values = f.number == SUMMARY ? inside(f) : (reader){0};
         for (field value; take_field(&values, &value);)
             if (value.number == VALUE && value.bytes && !add_value(history, value, step)) return false;
     }
-    return true;
+    return !has_values || ls_history_add_time(history, step, seconds);
 }
 
 static bool crc_fits(const char *bytes, size_t size, const char *stored)

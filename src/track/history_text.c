@@ -19,7 +19,8 @@ static bool add_line(ls_history *history, const ls_json *line, int64_t number)
         if (!ls_history_add(history, value->key, strlen(value->key), step, ls_json_number(value, (double)NAN)))
             return false;
     }
-    return true;
+    const ls_json *time = ls_json_get(line, "time");
+    return !time || ls_history_add_time(history, step, ls_json_number(time, (double)NAN));
 }
 
 bool ls_history_read_jsonl(ls_history *history, const char *text, size_t size, ls_message *why)
@@ -86,8 +87,10 @@ static bool add_row(ls_history *history, header columns, const char *row, const 
     if (!read_number(cell, &step)) return true;
     while (at && names) {
         size_t length = take_cell(&names, columns.end, name);
-        if (take_cell(&at, row_end, cell) == 0 || strcmp(name, "time") == 0) continue;
-        if (read_number(cell, &value) && !ls_history_add(history, name, length, step, value)) return false;
+        if (take_cell(&at, row_end, cell) == 0 || !read_number(cell, &value)) continue;
+        bool is_time = strcmp(name, "time") == 0;
+        if (!(is_time ? ls_history_add_time(history, step, value) : ls_history_add(history, name, length, step, value)))
+            return false;
     }
     return true;
 }

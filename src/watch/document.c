@@ -1,0 +1,90 @@
+/* document.c - what the page shows, as JSON. */
+#include "watch/document.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "track/sink.h"
+#include "watch/thin.h"
+
+enum { MOST_SERIES = 500, LARGEST_JSON = 1 << 20 };
+
+static void put_version(ls_json_writer *w, const ls_watched_run *run)
+{
+    char text[17];
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)run->version);
+    ls_json_put_text(w, "version", text);
+}
+
+static const char *last_part(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+void ls_document_put_list(ls_json_writer *w, const char *key, ls_watched_folder *folder)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    ls_watched_look(folder);
+    ls_json_put_object(w, key);
+    ls_json_put_text(w, "folder", last_part(folder->path));
+    ls_json_put_number(w, "now", (double)now.tv_sec + 1e-9 * (double)now.tv_nsec);
+    ls_json_put_bool(w, "more", folder->more);
+    ls_json_put_array(w, "runs");
+    for (int i = 0; i < folder->count; i++) {
+        ls_json_put_object(w, NULL);
+        ls_json_put_text(w, "name", folder->runs[i]->name);
+        put_version(w, folder->runs[i]);
+        ls_json_put_end(w);
+    }
+    ls_json_put_end(w);
+    ls_json_put_end(w);
+}
+
+/* Copy a JSON file of the run; null if it is missing, too large or damaged. */
+static void put_file(ls_json_writer *w, const char *key, const ls_watched_folder *folder, const ls_watched_run *run,
+                     const char *file)
+{
+    int descriptor = ls_watched_open(folder, run, file);
+    char *text = descriptor >= 0 ? ls_sys_alloc(LARGEST_JSON) : NULL;
+    ssize_t size = text ? read(descriptor, text, LARGEST_JSON) : -1;
+    ls_json *root = size > 0 ? ls_json_read(text, (size_t)size, &(ls_message){{0}}) : NULL;
+    if (root) ls_json_put_value(w, key, root);
+    else ls_json_put_null(w, key);
+    ls_json_free(root);
+    ls_sys_free(text);
+    if (descriptor >= 0) close(descriptor);
+}
+
+static void put_series(ls_json_writer *w, const ls_history_series *series)
+{
+    ls_json_put_object(w, NULL);
+    ls_json_put_text(w, "name", series->name);
+    ls_json_put_integer(w, "count", series->count);
+    ls_json_put_number(w, "last", series->y[series->count - 1]);
+    ls_thin_put(w, series);
+    ls_json_put_end(w);
+}
+
+void ls_document_put_run(ls_json_writer *w, const char *key, const ls_watched_folder *folder, ls_watched_run *run)
+{
+    ls_watched_read(folder, run);
+    const ls_history *history = &run->history;
+    ls_json_put_object(w, key);
+    ls_json_put_text(w, "name", run->name);
+    put_version(w, run);
+    ls_json_put_text(w, "problem", run->problem.text[0] ? run->problem.text : NULL);
+    put_file(w, "config", folder, run, LS_TRACK_CONFIG);
+    ls_json_put_integer(w, "count", history->count);
+    ls_json_put_array(w, "series");
+    for (int i = 0; i < history->count && i < MOST_SERIES; i++) put_series(w, &history->series[i]);
+    ls_json_put_end(w);
+    ls_json_put_object(w, "times");
+    ls_thin_put(w, &history->times);
+    ls_json_put_end(w);
+    ls_json_put_end(w);
+}

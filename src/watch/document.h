@@ -1,0 +1,15 @@
+/* document.h - what the page shows, as JSON. */
+#ifndef LOCKSTEP_WATCH_DOCUMENT_H
+#define LOCKSTEP_WATCH_DOCUMENT_H
+
+#include "base/json.h"
+#include "watch/runs.h"
+
+/* {"folder": "mnist", "now": 1790000000.5, "more": false, "runs": [{"name": "a", "version": "0f..."}, ...]} */
+void ls_document_put_list(ls_json_writer *w, const char *key, ls_watched_folder *folder);
+
+/* {"name": "a", "version": "0f...", "problem": null, "config": {...}, "count": 2, "series": [{"name": "loss",
+ * "count": 10, "last": 0.5, "x": [...], "y": [...]}, ...], "times": {"x": [...], "y": [...]}} */
+void ls_document_put_run(ls_json_writer *w, const char *key, const ls_watched_folder *folder, ls_watched_run *run);
+
+#endif

@@ -1,0 +1,12 @@
+# embed.cmake - cmake -DTO=page.c -DFILES=a.html;b.css -P embed.cmake: the bytes of files as the rows of ls_page_files.
+set(arrays "")
+set(rows "")
+foreach(file ${FILES})
+    get_filename_component(name ${file} NAME)
+    string(MAKE_C_IDENTIFIER ${name} symbol)
+    file(READ ${file} bytes HEX)
+    string(REGEX REPLACE "(..)" "0x\\1," bytes "${bytes}")
+    string(APPEND arrays "static const unsigned char ${symbol}[] = {${bytes}};\n")
+    string(APPEND rows "    {\"${name}\", (const char *)${symbol}, sizeof ${symbol}},\n")
+endforeach()
+file(WRITE ${TO} "#include \"watch/page.h\"\n\n${arrays}\nconst ls_page_file ls_page_files[] = {\n${rows}    {0},\n};\n")

@@ -1,0 +1,242 @@
+"use strict";
+/* watch.js - what the page shows: the list of runs, their curves and tables. Text from files is only ever set as text. */
+
+const COLOURS = ["#2f6bff", "#e8590c", "#12a150", "#c026d3", "#0e9cb0", "#d99100", "#e03131", "#7c5cff"];
+const SHOWN_AT_FIRST = 8; /* runs */
+const LIVE = 60; /* seconds since the last sign of a run that counts as running */
+
+const byId = (id) => document.getElementById(id);
+const state = { runs: new Map(), shown: new Set(), known: new Set(), now: 0, charts: new Map(), drawn: "" };
+
+function make(tag, text, className) {
+  const element = document.createElement(tag);
+  if (text !== undefined) element.textContent = text;
+  if (className) element.className = className;
+  return element;
+}
+
+/* ---- runs ---- */
+
+const colours = new Map();
+function colourOf(name) {
+  if (!colours.has(name)) colours.set(name, COLOURS[colours.size % COLOURS.length]);
+  return colours.get(name);
+}
+
+const lastOf = (array) => array && array.length ? array[array.length - 1] : undefined;
+
+/* Steps per second over the last part of a run. */
+function rateOf(run) {
+  const { x, y } = run.times, from = Math.max(0, x.length - 20);
+  const seconds = lastOf(y) - y[from];
+  return x.length > 1 && seconds > 0 ? (lastOf(x) - x[from]) / seconds : undefined;
+}
+
+function describe(run) {
+  if (run.problem) return { text: run.problem, className: "state bad", live: false };
+  const age = state.now - (lastOf(run.times.y) || 0), rate = rateOf(run), live = age < LIVE;
+  const parts = [run.times.x.length ? "step " + formatNumber(lastOf(run.times.x)) : "no values yet"];
+  if (rate) parts.push(formatNumber(rate) + " steps/s");
+  if (!live && run.times.x.length) parts.push(formatSeconds(age) + " ago");
+  return { text: parts.join(" · "), className: "state", live };
+}
+
+function showRuns() {
+  const list = byId("runs"), find = byId("find-run").value.toLowerCase();
+  const rows = [];
+  for (const run of state.runs.values()) {
+    if (!run.name.toLowerCase().includes(find)) continue;
+    const item = make("li"), label = item.appendChild(make("label")), box = make("input");
+    const said = run.times ? describe(run) : { text: "", className: "state", live: false };
+    box.type = "checkbox";
+    box.checked = state.shown.has(run.name);
+    box.addEventListener("change", () => {
+      if (box.checked) state.shown.add(run.name);
+      else state.shown.delete(run.name);
+      update();
+    });
+    const swatch = make("span", undefined, "swatch");
+    swatch.style.background = colourOf(run.name);
+    label.append(box, swatch, make("span", run.name === "." ? "this folder" : run.name, "name"));
+    label.append(make("span", said.text, said.className));
+    item.className = said.live ? "live" : "";
+    rows.push(item);
+  }
+  list.replaceChildren(...rows);
+}
+
+const shownRuns = () => [...state.runs.values()].filter((run) => state.shown.has(run.name) && run.series);
+
+/* ---- curves ---- */
+
+/* Steps become seconds since the start of the run. */
+function elapsed(run, steps) {
+  const { x, y } = run.times;
+  if (!x.length) return steps;
+  return steps.map((step) => y[nearestIndex(x, step)] - y[0]);
+}
+
+function showTip(event, title, rows) {
+  const tip = byId("tip");
+  tip.hidden = !event;
+  if (!event) return;
+  const lines = rows.slice(0, 12).map((row) => {
+    const line = make("div"), swatch = make("span", undefined, "swatch");
+    swatch.style.background = row.colour;
+    line.append(swatch, make("span", row.name), make("b", row.value));
+    return line;
+  });
+  tip.replaceChildren(make("div", title), ...lines);
+  const left = Math.min(event.clientX + 16, window.innerWidth - tip.offsetWidth - 8);
+  tip.style.left = left + "px";
+  tip.style.top = Math.min(event.clientY + 16, window.innerHeight - tip.offsetHeight - 8) + "px";
+}
+
+/* "eval/loss" belongs to the group "eval". */
+const groupOf = (key) => key.includes("/") ? key.slice(0, key.indexOf("/")) : "";
+
+function showCharts() {
+  const find = byId("find-key").value.toLowerCase(), over = byId("over").value, runs = shownRuns();
+  const keys = new Map();
+  for (const run of runs)
+    for (const s of run.series)
+      if (s.name.toLowerCase().includes(find)) {
+        if (!keys.has(s.name)) keys.set(s.name, []);
+        const x = over === "time" ? elapsed(run, s.x) : s.x;
+        keys.get(s.name).push({ name: run.name, colour: colourOf(run.name), x, y: s.y, low: s.low, high: s.high });
+      }
+  const options = { smooth: Number(byId("smooth").value), logX: byId("log-x").checked, logY: byId("log-y").checked,
+                    formatX: over === "time" ? formatSeconds : (x) => formatNumber(x) };
+  const groups = new Map();
+  for (const key of keys.keys()) {
+    if (!state.charts.has(key)) state.charts.set(key, new Chart(key, showTip));
+    if (!groups.has(groupOf(key))) groups.set(groupOf(key), []);
+    groups.get(groupOf(key)).push(key);
+  }
+  const layout = JSON.stringify([...groups]);
+  if (layout !== state.drawn) {
+    const sections = [...groups].map(([group, members]) => {
+      const section = make("div", undefined, "group"), grid = make("div", undefined, "grid");
+      if (groups.size > 1) section.append(make("h2", group || "values"));
+      grid.append(...members.map((key) => state.charts.get(key).element));
+      section.append(grid);
+      return section;
+    });
+    byId("charts").replaceChildren(...sections);
+    state.drawn = layout;
+  }
+  for (const [key, curves] of keys) state.charts.get(key).set(curves, options);
+  const notice = byId("notice");
+  notice.hidden = keys.size > 0;
+  notice.textContent = !state.runs.size ? "No runs here yet. A run appears when a tracker records its first value."
+    : !runs.length ? "Choose a run on the left." : "No values match.";
+}
+
+/* ---- tables ---- */
+
+function table(title, head, rows) {
+  const card = make("section", undefined, "card"), scroll = make("div", undefined, "scroll"), body = make("table");
+  card.append(make("h3", title));
+  const first = body.appendChild(make("tr"));
+  first.append(...head.map((text) => make("th", text)));
+  for (const row of rows) {
+    const line = body.appendChild(make("tr", undefined, row.className));
+    for (const cell of row.cells) line.append(cell instanceof Node ? cell : make("td", cell));
+  }
+  scroll.append(body);
+  card.append(scroll);
+  return card;
+}
+
+const settingText = (value) => typeof value === "number" ? formatNumber(value)
+  : value === undefined ? "–" : typeof value === "string" ? value : JSON.stringify(value);
+
+function settingsTable(runs) {
+  const names = new Set(runs.flatMap((run) => Object.keys(run.config || {})));
+  if (!names.size) return null;
+  const rows = [...names].map((name) => {
+    const values = runs.map((run) => settingText(Object.hasOwn(run.config || {}, name) ? run.config[name] : undefined));
+    return { cells: [name, ...values], className: new Set(values).size > 1 ? "differs" : "" };
+  });
+  return table("Parameters", ["", ...runs.map((run) => run.name)], rows);
+}
+
+function showTables() {
+  const runs = shownRuns();
+  byId("tables").replaceChildren(...[settingsTable(runs)].filter(Boolean));
+}
+
+function update() {
+  showRuns();
+  showCharts();
+  showTables();
+}
+
+/* ---- data ---- */
+
+function takeList(list) {
+  byId("folder").textContent = list.folder === "." ? "" : list.folder;
+  document.title = "Lockstep" + (list.folder === "." ? "" : " · " + list.folder);
+  byId("more").hidden = !list.more;
+  state.now = list.now;
+  const names = new Set(list.runs.map((run) => run.name));
+  for (const name of state.runs.keys()) if (!names.has(name)) state.runs.delete(name);
+  for (const { name } of list.runs) {
+    if (!state.runs.has(name)) state.runs.set(name, { name });
+    if (!state.known.has(name) && state.shown.size < SHOWN_AT_FIRST) state.shown.add(name);
+    state.known.add(name);
+  }
+}
+
+async function ask(path) {
+  const answer = await fetch(path);
+  if (!answer.ok) throw new Error(path + ": " + answer.status);
+  return answer.json();
+}
+
+async function poll() {
+  const pulse = byId("pulse");
+  try {
+    const list = await ask("api/runs");
+    takeList(list);
+    let changed = false;
+    for (const { name, version } of list.runs) {
+      if (state.runs.get(name).version === version) continue;
+      state.runs.set(name, await ask("api/run?name=" + encodeURIComponent(name)));
+      changed = true;
+    }
+    if (changed || !state.drawn) update();
+    else showRuns();
+    pulse.className = "live";
+    pulse.textContent = "live";
+  } catch (error) {
+    pulse.className = "gone";
+    pulse.textContent = "lockstep watch has ended";
+  }
+  window.setTimeout(poll, document.hidden ? 5000 : 1000);
+}
+
+/* ---- start ---- */
+
+for (const id of ["over", "log-y", "log-x"]) byId(id).addEventListener("change", update);
+for (const id of ["find-run", "find-key"]) byId(id).addEventListener("input", update);
+byId("smooth").addEventListener("input", () => {
+  byId("smooth-value").textContent = byId("smooth").value;
+  showCharts();
+});
+byId("theme").addEventListener("click", () => {
+  const root = document.documentElement, dark = window.matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.theme = (root.dataset.theme || (dark ? "dark" : "light")) === "dark" ? "light" : "dark";
+  showCharts();
+});
+window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", showCharts);
+
+if (byId("data")) {
+  const data = JSON.parse(byId("data").textContent);
+  takeList(data.list);
+  for (const run of data.runs) state.runs.set(run.name, run);
+  byId("pulse").textContent = "as of " + new Date(data.list.now * 1000).toLocaleString();
+  update();
+} else {
+  poll();
+}
