@@ -167,7 +167,7 @@ def print_scores(scores):
         apart = ""
         if len(summary) == 2:
             (a, e), (b, f) = summary["lockstep"], summary["transformers"]
-            apart = f"{(a - b) / max(math.hypot(e, f), 1e-9):+.1f}"
+            apart = f"{(a - b) / math.hypot(e, f):+.1f}" if e or f else ""
         print(f"{task:8} {measure:12} {cells[0]:>20} {cells[1]:>20}   {apart}")
 
 

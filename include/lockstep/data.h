@@ -93,6 +93,9 @@ typedef struct ls_dataset_opts {
     void (*release)(void *user) LS_DEFAULT(NULL);    /* (optional) when the dataset is freed */
     int64_t class_count LS_DEFAULT(0);               /* see ls_class_count(); 0: unknown */
     const char *const *class_names LS_DEFAULT(NULL); /* (optional) class_count of them; copied */
+    /* (optional) A hash of all samples: ls_prepare() refuses processes that have different ones. Ready-made datasets of
+     * files compute it: of texts and labels, of MNIST's bytes, of the names of photos. 0: unknown. */
+    uint64_t contents LS_DEFAULT(0);
     ls_options_end _ LS_DEFAULT({});
 } ls_dataset_opts;
 #define ls_dataset_opts_defaults .count = LS_AUTO

@@ -270,6 +270,9 @@ static void list_loader(const walk *w, const char *name, const ls_loader *loader
     if (loader->set->choice)
         setting(w, REFUSED, key, "%016" PRIx64 " (ls_random_split, ls_subset_new)", loader->set->choice);
     else setting(w, REFUSED, key, "all");
+    snprintf(key, sizeof key, "%s contents of samples", name);
+    if (!w->among_processes && ls_dataset_contents(loader->set))
+        setting(w, CONTINUES, key, "%016" PRIx64, ls_dataset_contents(loader->set));
     snprintf(key, sizeof key, "%s seed", name);
     if (!w->among_processes) setting(w, RESTORED, key, "%" PRIu64, o->seed);
     snprintf(key, sizeof key, "%s drop_last", name);

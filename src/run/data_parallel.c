@@ -28,26 +28,45 @@ bool ls_together_module(ls_run *run, ls_module *module)
 
 /* Processes that see different files or were given different options would read inconsistent parts; processes that seed
  * their random numbers by rank would read some samples twice and others never. */
-bool ls_together_loader(ls_run *run, ls_loader *loader)
+typedef struct reading {
+    uint64_t seed;
+    int64_t samples, batch;
+    uint64_t contents; /* of the dataset; 0: unknown */
+} reading;
+
+/* The file of a dataset, or of the first one it is made of. */
+static const char *source_of(const ls_dataset *set)
 {
-    typedef struct reading {
-        uint64_t seed;
-        int64_t samples, batch;
-    } reading;
-    if (alone(run)) return true;
-    reading mine = {loader->opts.seed, loader->shard.samples, loader->opts.batch};
-    reading *all = ls_sys_alloc((size_t)run->step->share.world * sizeof *all);
-    if (!all) return ls_fail(&run->errors, LS_ERR_MEMORY, "ls_prepare: no memory"), false;
-    bool ok = ls_exchange_all(run, &mine, all, sizeof mine, "ls_prepare");
-    for (int r = 1; ok && r < run->step->share.world; r++) {
-        ok = all[r].samples == all[0].samples && all[r].batch == all[0].batch;
-        if (ok) continue;
+    while (!set->source && set->base_count) set = set->bases[0];
+    return set->source ? set->source : "a dataset";
+}
+
+/* Does process `rank` read what process 0 does? If not, an error says what differs. */
+static bool reads_the_same(ls_run *run, const ls_loader *loader, const reading *first, const reading *other, int rank)
+{
+    if (other->samples != first->samples || other->batch != first->batch)
         ls_fail(
             &run->errors, LS_ERR_VALUE,
             "ls_prepare: a loader reads %lld samples in batches of %lld in process 0, but %lld in batches of %lld in "
             "process %d: all must see the same data",
-            (long long)all[0].samples, (long long)all[0].batch, (long long)all[r].samples, (long long)all[r].batch, r);
-    }
+            (long long)first->samples, (long long)first->batch, (long long)other->samples, (long long)other->batch,
+            rank);
+    else if (other->contents != first->contents && !run->step->share.dispatch)
+        ls_fail(&run->errors, LS_ERR_VALUE,
+                "ls_prepare: the samples of %s differ in processes 0 and %d, though both have %lld: give all processes "
+                "the same files, or copies of them",
+                source_of(loader->set), rank, (long long)first->samples);
+    return !ls_failed(run);
+}
+
+bool ls_together_loader(ls_run *run, ls_loader *loader)
+{
+    if (alone(run)) return true;
+    reading mine = {loader->opts.seed, loader->shard.samples, loader->opts.batch, ls_dataset_contents(loader->set)};
+    reading *all = ls_sys_alloc((size_t)run->step->share.world * sizeof *all);
+    if (!all) return ls_fail(&run->errors, LS_ERR_MEMORY, "ls_prepare: no memory"), false;
+    bool ok = ls_exchange_all(run, &mine, all, sizeof mine, "ls_prepare");
+    for (int r = 1; ok && r < run->step->share.world; r++) ok = reads_the_same(run, loader, &all[0], &all[r], r);
     if (ok) loader->opts.seed = all[0].seed;
     ls_sys_free(all);
     return ok;

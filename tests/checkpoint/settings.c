@@ -6,6 +6,7 @@
 #include "base/capture.h"
 #include "check.h"
 #include "checkpoint/points.h"
+#include "data/datasets/dataset.h"
 #include "folder.h"
 
 static const char *home;
@@ -25,6 +26,7 @@ typedef struct variant {
     double weight;                              /* of the first sample in a weighted sampler; 0: none */
     bool once;                                  /* each sample at most once */
     uint64_t loader_seed, split_seed;           /* 0: the run's, no split */
+    uint64_t contents;                          /* of the samples; 0: unknown */
 } variant;
 
 static const variant usual = {.init = {ls_init_opts_defaults},
@@ -63,6 +65,7 @@ static ls_schedule *schedule_of(ls_optim *sgd, const variant *v)
 static ls_loader *loader_of(ls_run *run, const variant *v)
 {
     ls_dataset *set = points(run, v->split_seed ? 46 : 23, 4), *rest;
+    set->contents = v->contents;
     if (v->split_seed) {
         ls_set_seed(run, v->split_seed);
         ls_random_split(set, 0.5, &set, &rest);
@@ -322,6 +325,15 @@ static void parameters_of_schedules_and_samplers_are_compared(void)
     CHANGE_OF(split, v.split_seed = 4, "ls_load_state: saved with loader 0 choice of samples: ");
 }
 
+static void other_samples_in_the_same_places_are_reported(void)
+{
+    variant known = usual;
+    known.contents = 0xabc;
+    CHECK_TEXT(said_between(known, known), "");
+    CHANGE_OF(known, v.contents = 0xdef,
+              "loader 0 contents of samples: 0000000000000abc; this run continues with 0000000000000def");
+}
+
 static int load_before_the_loop(void)
 {
     training t = start(usual, NULL);
@@ -445,6 +457,7 @@ int main(int argc, char **argv)
     home = home_of("settings");
     CHECK_RUN_FORK(other_settings_are_named);
     CHECK_RUN_FORK(parameters_of_schedules_and_samplers_are_compared);
+    CHECK_RUN_FORK(other_samples_in_the_same_places_are_reported);
     CHECK_RUN_FORK(another_number_of_epochs_is_named_after_a_load);
     CHECK_RUN_FORK(what_is_not_prepared_is_named_once);
     CHECK_RUN_FORK(a_schedule_of_another_length_is_named);

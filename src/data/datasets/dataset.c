@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/memory.h"
 #include "base/opts.h"
 
@@ -17,6 +18,7 @@ static void clear(void *object)
     if (set->class_names)
         for (int64_t i = 0; i < set->class_count; i++) ls_sys_free(set->class_names[i]);
     ls_sys_free(set->class_names);
+    ls_sys_free(set->source);
 }
 
 static bool field_is_sound(ls_run *run, const char *kind, const ls_field *field)
@@ -87,6 +89,7 @@ ls_dataset *ls_dataset_new_sized(ls_run *run, const ls_dataset_opts *opts, size_
     set->user = o.user;
     set->release = o.release;
     set->on_bad = o.on_bad;
+    set->contents = o.contents;
     return set;
 }
 
@@ -148,6 +151,32 @@ bool ls_dataset_set_classes(ls_dataset *set, int64_t count, const char *const *n
     for (int64_t i = 0; set->class_names && i < count; i++)
         if (!(set->class_names[i] = ls_text_copy(run, names[i] ? names[i] : ""))) return false;
     return true;
+}
+
+bool ls_dataset_set_source(ls_dataset *set, const char *path)
+{
+    set->source = ls_text_copy(set->object.run, path);
+    return set->source != NULL;
+}
+
+static uint64_t contents_of_bases(const ls_dataset *set)
+{
+    ls_hash hash;
+    ls_hash_begin(&hash);
+    ls_hash_add(&hash, &set->choice, sizeof set->choice);
+    for (int i = 0; i < set->base_count; i++) {
+        uint64_t contents = ls_dataset_contents(set->bases[i]);
+        if (!contents) return 0;
+        ls_hash_add(&hash, &contents, sizeof contents);
+    }
+    return ls_hash_end(&hash);
+}
+
+uint64_t ls_dataset_contents(ls_dataset *set)
+{
+    if (!set->contents && set->base_count) set->contents = contents_of_bases(set);
+    if (!set->contents && set->hash_samples) set->contents = set->hash_samples(set->user);
+    return set->contents;
 }
 
 int64_t ls_class_count(const ls_dataset *set)

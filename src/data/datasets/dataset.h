@@ -9,6 +9,7 @@
 struct ls_dataset {
     ls_object object;
     const char *kind; /* its name in messages: "tensor dataset" */
+    char *source;     /* the file or folder it was read from; NULL: none */
     int64_t count;    /* -1: a stream */
     int field_count;
     ls_field fields[LS_MAX_FIELDS]; /* names are owned by the dataset */
@@ -24,6 +25,8 @@ struct ls_dataset {
     int64_t (*class_of)(int64_t index, void *user);    /* NULL: unknown */
     const char *(*path_of)(int64_t index, void *user); /* NULL: samples are not files */
     int64_t (*length_of)(int64_t index, void *user);   /* NULL: unknown */
+    uint64_t (*hash_samples)(const void *user);        /* NULL: not possible, or too slow */
+    uint64_t contents;                                 /* what it returned, or the program gave; 0: not known yet */
 
     int64_t class_count;
     char **class_names; /* NULL: none */
@@ -40,6 +43,10 @@ struct ls_dataset {
 ls_dataset *ls_dataset_begin(ls_run *run, const char *kind, const ls_field *fields);
 /* Copy class names; false (and an error) if out of memory. */
 bool ls_dataset_set_classes(ls_dataset *set, int64_t count, const char *const *names);
+/* Copy the name of the file or folder; false (and an error) if out of memory. */
+bool ls_dataset_set_source(ls_dataset *set, const char *path);
+/* A hash of all samples, computed once and the same in every process; 0: unknown. */
+uint64_t ls_dataset_contents(ls_dataset *set);
 /* Loaders and composed datasets hold a reference to the dataset they read. */
 void ls_dataset_hold(ls_dataset *set);
 void ls_dataset_let_go(ls_dataset *set);

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/opts.h"
@@ -26,6 +27,7 @@ typedef struct photos {
     size_t text_bytes, text_room;
     photo *list;
     int64_t count, room;
+    size_t root; /* bytes of a path that name the folder */
 } photos;
 
 /* ---- samples ---- */
@@ -79,6 +81,21 @@ static int64_t class_of(int64_t index, void *user)
 static const char *path_of(int64_t index, void *user)
 {
     return ((const photos *)user)->list[index].path;
+}
+
+/* Of the names below the folder, which may have another name on another host; reading all photos would take too long.
+ * */
+static uint64_t hash_samples(const void *user)
+{
+    const photos *all = user;
+    ls_hash hash;
+    ls_hash_begin(&hash);
+    for (int64_t i = 0; i < all->count; i++) {
+        const char *name = all->list[i].path + all->root;
+        ls_hash_add(&hash, name, strlen(name) + 1);
+        ls_hash_add(&hash, &all->list[i].label, sizeof all->list[i].label);
+    }
+    return ls_hash_end(&hash);
 }
 
 static void release(void *user)
@@ -301,6 +318,7 @@ ls_dataset *ls_image_folder_new_sized(ls_run *run, const char *folder, const ls_
     set->get = get;
     set->class_of = class_of;
     set->path_of = path_of;
+    set->hash_samples = hash_samples;
     set->on_bad = o.on_bad;
     const char *usual = o.by_folder ? "\\.(jpg|jpeg|png)$" : "^(.*)_[0-9]+\\.jpg$";
     const char *pattern = o.pattern ? o.pattern : usual;
@@ -310,7 +328,8 @@ ls_dataset *ls_image_folder_new_sized(ls_run *run, const char *folder, const ls_
         ok = visit_folder(&s, folder, NULL, 0) && report(&s, pattern) && put_in_order(&s, set);
         regfree(&s.pattern);
     }
-    if (!ok) return ls_object_free(set), NULL;
+    if (!ok || !ls_dataset_set_source(set, folder)) return ls_object_free(set), NULL;
+    s.all->root = strlen(folder);
     set->count = s.all->count;
     return set;
 }

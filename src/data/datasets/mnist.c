@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "base/budget.h"
+#include "base/hash.h"
 #include "base/memory.h"
 #include "data/datasets/dataset.h"
 #include "data/image/image.h"
@@ -162,6 +163,16 @@ static int64_t class_of(int64_t index, void *user)
     return ((const digits *)user)->labels.bytes[index];
 }
 
+static uint64_t hash_samples(const void *user)
+{
+    const idx *images = &((const digits *)user)->images, *labels = &((const digits *)user)->labels;
+    ls_hash hash;
+    ls_hash_begin(&hash);
+    ls_hash_add(&hash, images->bytes, (size_t)(images->dim[0] * images->dim[1] * images->dim[2]));
+    ls_hash_add(&hash, labels->bytes, (size_t)labels->dim[0]);
+    return ls_hash_end(&hash);
+}
+
 static void release(void *user)
 {
     digits *all = user;
@@ -208,7 +219,8 @@ ls_dataset *ls_mnist_new(ls_run *run, const char *images_path, const char *label
     set->class_of = class_of;
     set->count = count;
     set->in_memory = true;
-    if (name_classes(set, &all->labels)) return set;
+    set->hash_samples = hash_samples;
+    if (name_classes(set, &all->labels) && ls_dataset_set_source(set, images_path)) return set;
     ls_object_free(set);
     return NULL;
 }

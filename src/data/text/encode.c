@@ -291,3 +291,11 @@ void ls_encoding_free(ls_encoding *view)
 {
     if (view) ls_object_free((char *)view - offsetof(encoding, view));
 }
+
+void ls_encoding_hash(ls_hash *hash, const ls_encoding *e)
+{
+    size_t tokens = (size_t)e->begin[e->count];
+    ls_hash_add(hash, e->begin, (size_t)(e->count + 1) * sizeof *e->begin);
+    ls_hash_add(hash, e->id, tokens * sizeof *e->id);
+    ls_hash_add(hash, e->type, tokens * sizeof *e->type);
+}

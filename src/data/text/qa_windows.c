@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/opts.h"
 #include "data/datasets/dataset.h"
+#include "data/text/tokenizer.h"
 
 ls_token_range ls_qa_context_of(const ls_qa_windows *windows, int64_t window)
 {
@@ -118,6 +119,28 @@ static bool get(int64_t index, ls_sample *sample, void *user)
     return true;
 }
 
+static void hash_text(ls_hash *hash, const char *text)
+{
+    ls_hash_add(hash, text, strlen(text) + 1);
+}
+
+static uint64_t hash_samples(const void *user)
+{
+    const ls_qa_windows *windows = user;
+    ls_hash hash;
+    ls_hash_begin(&hash);
+    ls_encoding_hash(&hash, windows->tokens);
+    for (int64_t i = 0; i < windows->questions->count; i++) {
+        const ls_question *q = &windows->questions->list[i];
+        hash_text(&hash, q->id);
+        for (int64_t a = 0; a < q->answer_count; a++) {
+            ls_hash_add(&hash, &q->answers[a].start, sizeof q->answers[a].start);
+            hash_text(&hash, q->answers[a].text);
+        }
+    }
+    return ls_hash_end(&hash);
+}
+
 ls_dataset *ls_qa_windows_dataset(ls_qa_windows *windows)
 {
     if (!windows) return NULL;
@@ -129,6 +152,11 @@ ls_dataset *ls_qa_windows_dataset(ls_qa_windows *windows)
                                   [WINDOW] = {.name = "window", .dtype = LS_I64},
                                   [START] = {.name = "start", .dtype = LS_I64},
                                   [END] = {.name = "end", .dtype = LS_I64}});
-    if (set) set->length_of = length_of;
-    return set;
+    if (!set) return NULL;
+    set->kind = "questions";
+    set->length_of = length_of;
+    set->hash_samples = hash_samples;
+    if (ls_dataset_set_source(set, ls_question_list_of(windows->questions)->path)) return set;
+    ls_object_free(set);
+    return NULL;
 }

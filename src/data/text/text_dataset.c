@@ -48,6 +48,16 @@ static bool get(int64_t index, ls_sample *sample, void *user)
     return true;
 }
 
+static uint64_t hash_samples(const void *user)
+{
+    const examples *all = user;
+    ls_hash hash;
+    ls_hash_begin(&hash);
+    ls_encoding_hash(&hash, all->encoding);
+    if (all->labels) ls_hash_add(&hash, all->labels, (size_t)all->encoding->count * sizeof *all->labels);
+    return ls_hash_end(&hash);
+}
+
 static void release(void *user)
 {
     examples *all = user;
@@ -194,12 +204,13 @@ static ls_dataset *make(ls_tokenizer *t, const ls_table *table, const char *path
     set->get = get;
     set->class_of = class_of;
     set->length_of = length_of;
+    set->hash_samples = hash_samples;
     set->count = table->rows;
     set->in_memory = true;
     ls_message why = {{0}};
     ls_status status = label < 0 ? LS_OK : set_labels(set, table, label, o->classes, &why);
-    if (!status) return set;
-    ls_fail(&run->errors, status, "ls_text_dataset_new: %s: %s", path, why.text);
+    if (!status && ls_dataset_set_source(set, path)) return set;
+    if (status) ls_fail(&run->errors, status, "ls_text_dataset_new: %s: %s", path, why.text);
     ls_object_free(set);
     return NULL;
 }

@@ -5,6 +5,7 @@
 
 #include <lockstep/text.h>
 
+#include "base/hash.h"
 #include "base/json.h"
 #include "data/text/vocabulary.h"
 #include "tensor/context.h"
@@ -69,6 +70,9 @@ struct ls_tokenizer {
     char *decoded;       /* the last result of ls_tokenizer_decode() */
     size_t decoded_room;
 };
+
+/* Add the tokens of all windows to a hash. */
+void ls_encoding_hash(ls_hash *hash, const ls_encoding *encoding);
 
 /* Building: fill in the vocabulary and rules, then add tokens, then close. */
 
