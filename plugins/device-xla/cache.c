@@ -1,0 +1,99 @@
+/* cache.c - finds the program of a recording, or has it compiled.
+ *
+ * Programs stay in memory as long as the process, as the client does: another run of the same process finds them. */
+#include "cache.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "hash.h"
+
+enum { BUCKETS = 4096 };
+
+static struct {
+    pthread_mutex_t lock;
+    xla_program *bucket[BUCKETS];
+} cache = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* ---- keys ---- */
+
+/* What happens to the memory that was mentioned decides about arguments and results. */
+static void say_fates(xla_device *d)
+{
+    xla_recording *r = &d->recording;
+    for (size_t m = 1; m <= r->mentions; m++) {
+        uint8_t fate = (uint8_t)xla_fate_of(&d->storages[r->mentioned[m]]);
+        xla_say(r, &fate, sizeof fate);
+    }
+    xla_say(r, &d->chip, sizeof d->chip);
+}
+
+/* ---- programs ---- */
+
+static void program_free(const pjrt *p, xla_program *program)
+{
+    pjrt_unload(p, program->loaded);
+    free(program->in);
+    free(program->out);
+    free(program);
+}
+
+/* From a file, if it was compiled before. */
+static ls_status load_or_compile(xla_device *d, xla_program *program, const shlo *text, ls_message *why)
+{
+    ls_message ignored;
+    program->loaded = xla_file_load(d, text);
+    if (program->loaded) {
+        d->counts.loaded++;
+        return LS_OK;
+    }
+    XLA_TRY(pjrt_compile(d->pjrt, d->chip, text->text, text->used, &program->loaded, why));
+    d->counts.compiled++;
+    xla_file_save(d, text, program->loaded, &ignored);
+    return LS_OK;
+}
+
+static ls_status make(xla_device *d, xla_program *program, ls_message *why)
+{
+    shlo text = {.used = 0};
+    ls_status status = xla_program_write(d, program, &text, why);
+    if (!status && program->n_out) status = load_or_compile(d, program, &text, why);
+    free(text.text);
+    return status;
+}
+
+static xla_program *find(const uint64_t hash[2])
+{
+    pthread_mutex_lock(&cache.lock);
+    xla_program *p = cache.bucket[hash[0] % BUCKETS];
+    while (p && memcmp(p->hash, hash, sizeof p->hash) != 0) p = p->next;
+    pthread_mutex_unlock(&cache.lock);
+    return p;
+}
+
+static void add(xla_program *program)
+{
+    xla_program **bucket = &cache.bucket[program->hash[0] % BUCKETS];
+    pthread_mutex_lock(&cache.lock);
+    program->next = *bucket;
+    *bucket = program;
+    pthread_mutex_unlock(&cache.lock);
+}
+
+ls_status xla_program_get(xla_device *d, const xla_program **program, ls_message *why)
+{
+    uint64_t hash[2];
+    say_fates(d);
+    if (d->recording.failed) return xla_refuse(why, LS_ERR_MEMORY, "no host memory to record a step");
+    xla_hash(d->recording.key, d->recording.key_bytes, hash);
+    *program = find(hash);
+    if (*program) return LS_OK;
+    xla_program *made = calloc(1, sizeof *made);
+    if (!made) return xla_refuse(why, LS_ERR_MEMORY, "no host memory for a program");
+    memcpy(made->hash, hash, sizeof made->hash);
+    ls_status status = make(d, made, why);
+    if (status) program_free(d->pjrt, made);
+    else add(made);
+    *program = made;
+    return status;
+}

@@ -1,0 +1,41 @@
+/* cache.h - compiled programs, by the key of the recording they were made from. */
+#ifndef LOCKSTEP_XLA_CACHE_H
+#define LOCKSTEP_XLA_CACHE_H
+
+#include "xla.h"
+
+/* What becomes of a mentioned storage when the program ends. */
+typedef enum xla_fate {
+    XLA_KEPT,        /* it is as it was */
+    XLA_OVERWRITTEN, /* it is a result of the program */
+    XLA_RELEASED,    /* nobody needs it any more */
+} xla_fate;
+
+typedef struct xla_argument {
+    size_t mention;
+    bool is_donated; /* the program may use its memory for results */
+} xla_argument;
+
+struct xla_program {
+    uint64_t hash[2];
+    pjrt_loaded *loaded;
+    xla_argument *in;
+    size_t *out; /* mentions */
+    size_t n_in, n_out;
+    xla_program *next;
+};
+
+/* The program of this recording, from the cache or compiled now. Programs belong to the cache. */
+ls_status xla_program_get(xla_device *d, const xla_program **program, ls_message *why);
+
+/* Write the text of a recording's program, and fill in arguments and results; both are valid after failures too. */
+ls_status xla_program_write(const xla_device *d, xla_program *program, shlo *text, ls_message *why);
+xla_fate xla_fate_of(const xla_storage *s);
+
+/* ---- programs in files (file.c) ---- */
+
+/* NULL: there is none, or it cannot be used. */
+pjrt_loaded *xla_file_load(const xla_device *d, const shlo *text);
+ls_status xla_file_save(const xla_device *d, const shlo *text, const pjrt_loaded *loaded, ls_message *why);
+
+#endif

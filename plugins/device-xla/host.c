@@ -1,0 +1,66 @@
+/* host.c - run an operator without a lowering on the host's CPU: correct but slow, since everything recorded before it
+ * must be executed first. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "xla.h"
+
+/* The operand in host memory. */
+static ls_status bring(xla_device *d, const ls_operand *x, ls_operand *here, ls_message *why)
+{
+    *here = *x;
+    here->derived = NULL;
+    if (xla_numel(x) == 0) return LS_OK;
+    xla_storage *s = xla_behind(d, x->data, xla_extent(d, x));
+    if (!s) return xla_refuse(why, LS_ERR_DEVICE, "an operand is not in memory of this device");
+    XLA_TRY(xla_to_host(d, s, why));
+    here->data = s->host + xla_offset(x->data);
+    return LS_OK;
+}
+
+/* The copy on the chip is out of date. */
+static void outdate(xla_device *d, const ls_operand *x)
+{
+    if (!x || xla_numel(x) == 0) return;
+    xla_storage *s = xla_behind(d, x->data, xla_extent(d, x));
+    pjrt_drop(d->pjrt, s->chip);
+    s->chip = NULL;
+}
+
+static void count(xla_device *d, ls_opcode op)
+{
+    char text[120], *names = d->counts.host_operators;
+    size_t used = strlen(names);
+    d->counts.host_calls++;
+    if (d->is_on_host[op]) return;
+    d->is_on_host[op] = true;
+    snprintf(names + used, sizeof d->counts.host_operators - used, "%s%s", used ? " " : "", d->host->op_name(op));
+    snprintf(text, sizeof text, "xla: %s runs on the host", d->host->op_name(op));
+    d->host->log(text);
+}
+
+ls_status xla_run_on_host(xla_device *d, const ls_call *call, ls_message *why)
+{
+    ls_operand in[LS_MAX_INPUTS], out[LS_MAX_OUTPUTS], live;
+    ls_call here = *call;
+    count(d, call->op);
+    XLA_TRY(xla_flush(d, why));
+    for (int i = 0; i < call->n_in; i++) {
+        if (!call->in[i]) continue;
+        XLA_TRY(bring(d, call->in[i], &in[i], why));
+        here.in[i] = &in[i];
+    }
+    for (int i = 0; i < call->n_out; i++) {
+        if (!call->out[i]) continue;
+        XLA_TRY(bring(d, call->out[i], &out[i], why));
+        here.out[i] = &out[i];
+    }
+    if (call->live) {
+        XLA_TRY(bring(d, call->live, &live, why));
+        here.live = &live;
+    }
+    XLA_TRY(d->host->run_on_cpu(&here, why));
+    for (int i = 0; i < call->n_out; i++) outdate(d, call->out[i]);
+    return LS_OK;
+}

@@ -1,0 +1,129 @@
+/* load.c - loads the PJRT library and makes the process's client. */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "pjrt.h"
+
+ls_status xla_refuse(ls_message *why, ls_status status, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    vsnprintf(why->text, sizeof why->text, format, list);
+    va_end(list);
+    return status;
+}
+
+/* ---- calls ---- */
+
+static bool has(const pjrt_table *table, pjrt_position function)
+{
+    return offsetof(pjrt_table, function) + sizeof(pjrt_function *) * ((size_t)function + 1) <= table->size &&
+           table->function[function];
+}
+
+/* Call and return what the function does: see pjrt_abi.h about blocks. */
+static pjrt_error *enter(const pjrt_table *table, pjrt_position function, void *args, size_t bytes)
+{
+    union {
+        size_t size;
+        char bytes[PJRT_BLOCK];
+    } block = {.bytes = {0}};
+    memcpy(block.bytes, args, bytes);
+    block.size = sizeof block;
+    pjrt_error *error = table->function[function](&block);
+    memcpy(args, block.bytes, bytes);
+    return error;
+}
+
+/* Describe the error and destroy it. */
+static ls_status explain(const pjrt_table *table, pjrt_error *error, const char *what, ls_message *why)
+{
+    pjrt_list_args message = {.object = error};
+    pjrt_code_args code = {.error = error};
+    pjrt_object_args object = {.object = error};
+    enter(table, PJRT_Error_Message, &message, sizeof message);
+    enter(table, PJRT_Error_GetCode, &code, sizeof code);
+    xla_refuse(why, LS_OK, "%s: %.*s", what, (int)message.length, (const char *)message.list);
+    enter(table, PJRT_Error_Destroy, &object, sizeof object);
+    return code.code == PJRT_RESOURCE_EXHAUSTED ? LS_ERR_MEMORY
+           : code.code == PJRT_UNIMPLEMENTED    ? LS_ERR_UNSUPPORTED
+                                                : LS_ERR_DEVICE;
+}
+
+ls_status pjrt_call(const pjrt *p, pjrt_position function, void *args, size_t bytes, const char *what, ls_message *why)
+{
+    if (!has(p->table, function))
+        return xla_refuse(why, LS_ERR_UNSUPPORTED, "%s: the PJRT library lacks function %d", what, function);
+    pjrt_error *error = enter(p->table, function, args, bytes);
+    return error ? explain(p->table, error, what, why) : LS_OK;
+}
+
+/* ---- starting ---- */
+
+static ls_status load(pjrt *p, ls_message *why)
+{
+    char path[500];
+    if (!pjrt_find(path, sizeof path, why)) return LS_ERR_DEVICE;
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library) return xla_refuse(why, LS_ERR_DEVICE, "device \"xla\": %.200s", dlerror());
+    union {
+        void *symbol;
+        const pjrt_table *(*get)(void);
+    } entry = {.symbol = dlsym(library, "GetPjrtApi")};
+    p->table = entry.symbol ? entry.get() : NULL;
+    if (!p->table) return xla_refuse(why, LS_ERR_DEVICE, "device \"xla\": %.160s is not a PJRT library", path);
+    if (p->table->version.major != PJRT_MAJOR || p->table->version.minor < PJRT_OLDEST_MINOR)
+        return xla_refuse(
+            why, LS_ERR_UNSUPPORTED,
+            "device \"xla\": %.120s has version %d.%d of the PJRT interface; this plug-in needs %d.%d or a "
+            "later minor version",
+            path, p->table->version.major, p->table->version.minor, PJRT_MAJOR, PJRT_OLDEST_MINOR);
+    return LS_OK;
+}
+
+static void copy_text(const pjrt_list_args *from, char *to, size_t size)
+{
+    snprintf(to, size, "%.*s", (int)from->length, (const char *)from->list);
+}
+
+static ls_status make_client(pjrt *p, ls_message *why)
+{
+    pjrt_object_args nothing = {.object = NULL};
+    pjrt_create_args create = {.client = NULL};
+    XLA_TRY(PJRT_CALL(p, Plugin_Initialize, &nothing, "device \"xla\"", why));
+    XLA_TRY(PJRT_CALL(p, Client_Create, &create, "device \"xla\"", why));
+    p->client = create.client;
+    pjrt_list_args name = {.object = p->client}, version = name, chips = name;
+    XLA_TRY(PJRT_CALL(p, Client_PlatformName, &name, "device \"xla\"", why));
+    XLA_TRY(PJRT_CALL(p, Client_PlatformVersion, &version, "device \"xla\"", why));
+    XLA_TRY(PJRT_CALL(p, Client_AddressableDevices, &chips, "device \"xla\"", why));
+    copy_text(&name, p->platform, sizeof p->platform);
+    copy_text(&version, p->version, sizeof p->version);
+    p->chips = chips.list;
+    p->chip_count = chips.length;
+    return LS_OK;
+}
+
+ls_status pjrt_start(const pjrt **started, ls_message *why)
+{
+    static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
+    static pjrt the;
+    static pid_t started_in;
+    pthread_mutex_lock(&once);
+    ls_status status = LS_OK;
+    if (started_in && started_in != getpid())
+        status = xla_refuse(why, LS_ERR_DEVICE,
+                            "device \"xla\": this process was forked after process %d had started XLA, which XLA does "
+                            "not support: fork before a device is opened, or start processes with ls_launch()",
+                            (int)started_in);
+    if (!status && !the.table) status = load(&the, why);
+    if (!status && !the.client) status = make_client(&the, why);
+    if (!status) started_in = getpid();
+    pthread_mutex_unlock(&once);
+    *started = &the;
+    return status;
+}

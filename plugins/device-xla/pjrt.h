@@ -1,0 +1,65 @@
+/* pjrt.h - a PJRT library that was loaded: its client, compiled programs, and arrays on its chips. */
+#ifndef LOCKSTEP_XLA_PJRT_H
+#define LOCKSTEP_XLA_PJRT_H
+
+#include <lockstep/plugin.h>
+
+#include "pjrt_abi.h"
+
+typedef struct pjrt {
+    const pjrt_table *table;
+    pjrt_client *client;
+    pjrt_chip *const *chips; /* of this process */
+    size_t chip_count;
+    char platform[80]; /* "cpu", "tpu" */
+    char version[200]; /* of the compiler, in the library's words */
+} pjrt;
+
+/* Set the reason, and return the status. */
+ls_status xla_refuse(ls_message *why, ls_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Return the status from the calling function unless it is LS_OK. */
+#define XLA_TRY(expression)                                                                                            \
+    do {                                                                                                               \
+        ls_status try_status = (expression);                                                                           \
+        if (try_status != LS_OK) return try_status;                                                                    \
+    } while (0)
+
+/* ---- the library (find.c, load.c) ---- */
+
+/* The path of the library that would be loaded. False: there is none, and `why` lists the places. */
+bool pjrt_find(char *path, size_t size, ls_message *why);
+/* Load the library and make a client, once per process: later calls return the same. */
+ls_status pjrt_start(const pjrt **started, ls_message *why);
+
+/* Call a function of the table with arguments of `bytes` bytes. `what` begins the message of an error. */
+ls_status pjrt_call(const pjrt *p, pjrt_position function, void *args, size_t bytes, const char *what, ls_message *why);
+#define PJRT_CALL(p, function, args, what, why) pjrt_call(p, PJRT_##function, args, sizeof *(args), what, why)
+
+/* ---- programs and arrays (pjrt.c) ---- */
+
+/* An array: row-major, without gaps. */
+typedef struct pjrt_shape {
+    pjrt_type type;
+    int ndim;
+    const int64_t *dim;
+} pjrt_shape;
+
+ls_status pjrt_compile(const pjrt *p, int chip, const char *text, size_t length, pjrt_loaded **loaded, ls_message *why);
+void pjrt_unload(const pjrt *p, pjrt_loaded *loaded);
+/* The compiled program as bytes, which `free` releases. */
+ls_status pjrt_save(const pjrt *p, const pjrt_loaded *loaded, void **bytes, size_t *count, ls_message *why);
+ls_status pjrt_restore(const pjrt *p, const void *bytes, size_t count, pjrt_loaded **loaded, ls_message *why);
+/* Enqueue. *done, which the caller awaits, says when it has ended and whether it failed. */
+ls_status pjrt_execute(const pjrt *p, pjrt_loaded *loaded, pjrt_buffer *const *in, size_t n_in, pjrt_buffer **out,
+                       pjrt_event **done, ls_message *why);
+
+/* The host memory may be reused when it returns. */
+ls_status pjrt_upload(const pjrt *p, int chip, const void *from, pjrt_shape shape, pjrt_buffer **buffer,
+                      ls_message *why);
+/* Waits for the array. */
+ls_status pjrt_download(const pjrt *p, pjrt_buffer *buffer, int ndim, void *to, size_t bytes, ls_message *why);
+void pjrt_drop(const pjrt *p, pjrt_buffer *buffer);
+/* Wait for the event and destroy it. */
+ls_status pjrt_await(const pjrt *p, pjrt_event *event, const char *what, ls_message *why);
+
+#endif

@@ -1,0 +1,280 @@
+/* plugin.c - the table of the XLA device. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "xla.h"
+
+/* A recording this long is executed: memory of activations would pile up in loops without marks. */
+enum { MOST_CALLS = 20000 };
+
+static void enter(xla_device *d)
+{
+    pthread_mutex_lock(&d->lock);
+}
+
+static ls_status leave(xla_device *d, ls_status status)
+{
+    pthread_mutex_unlock(&d->lock);
+    return status;
+}
+
+/* ---- memory ---- */
+
+static ls_status device_alloc(void *device, size_t bytes, void **address)
+{
+    xla_device *d = device;
+    enter(d);
+    size_t number = xla_storage_new(d, bytes ? bytes : 1);
+    *address = xla_address(number, 0);
+    return leave(d, number ? LS_OK : LS_ERR_MEMORY);
+}
+
+static void device_release(void *device, void *address, size_t bytes)
+{
+    xla_device *d = device;
+    (void)bytes;
+    enter(d);
+    xla_storage *s = xla_behind(d, address, 0);
+    if (s && s->mention) s->is_released = true;
+    else if (s) xla_storage_free(d, xla_number(address));
+    leave(d, LS_OK);
+}
+
+/* ---- copies ---- */
+
+/* A part of a storage whose contents are on the chip is written by the program: from an array of its own. */
+static ls_status upload_part(xla_device *d, void *to, const void *from, size_t bytes, ls_message *why)
+{
+    size_t number = xla_storage_new(d, bytes);
+    if (!number) return xla_refuse(why, LS_ERR_MEMORY, "no host memory for a list of arrays");
+    xla_storage *part = &d->storages[number];
+    part->dtype = LS_DTYPE_NONE;
+    XLA_TRY(xla_to_host(d, part, why));
+    memcpy(part->host, from, bytes);
+    ls_status status = xla_record_copy(d, to, xla_address(number, 0), bytes, why);
+    if (d->storages[number].mention) d->storages[number].is_released = true;
+    else xla_storage_free(d, number);
+    return status;
+}
+
+static ls_status upload(xla_device *d, void *to, const void *from, size_t bytes, ls_message *why)
+{
+    xla_storage *s = xla_behind(d, to, bytes);
+    bool whole = bytes == s->bytes;
+    if (!whole && (s->mention || s->chip)) return upload_part(d, to, from, bytes, why);
+    if (whole) XLA_TRY(xla_storage_renew(d, xla_number(to), why));
+    s = xla_behind(d, to, bytes);
+    XLA_TRY(xla_to_host(d, s, why));
+    memcpy(s->host + xla_offset(to), from, bytes);
+    return LS_OK;
+}
+
+static ls_status download(xla_device *d, void *to, const void *from, size_t bytes, ls_message *why)
+{
+    XLA_TRY(xla_flush(d, why));
+    xla_storage *s = xla_behind(d, from, bytes);
+    XLA_TRY(xla_to_host(d, s, why));
+    memcpy(to, s->host + xla_offset(from), bytes);
+    if (s->chip) { /* the copy of a tensor that is read now and then is not worth its memory */
+        free(s->host);
+        s->host = NULL;
+    }
+    return LS_OK;
+}
+
+static ls_status copy(xla_device *d, void *to, const void *from, size_t bytes, ls_copy_kind kind, ls_message *why)
+{
+    if (bytes == 0) return LS_OK;
+    if (kind != LS_COPY_TO_HOST && !xla_behind(d, to, bytes))
+        return xla_refuse(why, LS_ERR_DEVICE, "the destination of a copy is not in memory of this device");
+    if ((kind == LS_COPY_TO_HOST || kind == LS_COPY_ON_DEVICE) && !xla_behind(d, from, bytes))
+        return xla_refuse(why, LS_ERR_DEVICE, "the source of a copy is not in memory of this device");
+    if (kind == LS_COPY_TO_HOST) return download(d, to, from, bytes, why);
+    if (kind == LS_COPY_ON_DEVICE) return xla_record_copy(d, to, from, bytes, why);
+    return upload(d, to, from, bytes, why);
+}
+
+static ls_status device_copy(void *device, ls_stream *stream, void *to, const void *from, size_t bytes,
+                             ls_copy_kind kind, ls_message *why)
+{
+    xla_device *d = device;
+    (void)stream;
+    enter(d);
+    return leave(d, copy(d, to, from, bytes, kind, why));
+}
+
+/* ---- operators ---- */
+
+/* Operators on tensors without elements have results, or errors, of their own: the host knows them. */
+static bool reads_nothing(const ls_call *call)
+{
+    for (int i = 0; i < call->n_in; i++)
+        if (call->in[i] && xla_numel(call->in[i]) == 0) return true;
+    return false;
+}
+
+static ls_status device_run(void *device, ls_stream *stream, const ls_call *call, ls_message *why)
+{
+    xla_device *d = device;
+    (void)stream;
+    enter(d);
+    bool lowered = xla_lowering_of(call->op) && !reads_nothing(call);
+    ls_status status = (lowered ? xla_record : xla_run_on_host)(d, call, why);
+    if (!status && d->recording.calls >= MOST_CALLS) status = xla_flush(d, why);
+    return leave(d, status);
+}
+
+static bool device_supports(void *device, ls_opcode op)
+{
+    (void)device;
+    return xla_lowering_of(op) != NULL;
+}
+
+/* A step that was not taken, such as one of evaluation, ends when the next begins. */
+static ls_status device_mark(void *device, ls_stream *stream, ls_mark_kind mark, ls_message *why)
+{
+    xla_device *d = device;
+    (void)stream;
+    enter(d);
+    bool due = mark == LS_MARK_STEP_ENDED || !d->ended;
+    d->ended = mark == LS_MARK_STEP_ENDED;
+    return leave(d, due ? xla_flush(d, why) : LS_OK);
+}
+
+/* ---- streams and events: copies are complete when they return, so there is little to wait for ---- */
+
+struct ls_stream {
+    int unused;
+};
+
+struct ls_event {
+    int unused;
+};
+
+static ls_status stream_create(void *device, ls_stream **stream)
+{
+    (void)device;
+    *stream = calloc(1, sizeof **stream);
+    return *stream ? LS_OK : LS_ERR_MEMORY;
+}
+
+static void stream_destroy(void *device, ls_stream *stream)
+{
+    (void)device;
+    free(stream);
+}
+
+static ls_status stream_sync(void *device, ls_stream *stream, ls_message *why)
+{
+    xla_device *d = device;
+    (void)stream;
+    enter(d);
+    ls_status status = xla_flush(d, why);
+    return leave(d, status ? status : xla_wait(d, why));
+}
+
+static ls_status event_create(void *device, ls_event **event)
+{
+    (void)device;
+    *event = calloc(1, sizeof **event);
+    return *event ? LS_OK : LS_ERR_MEMORY;
+}
+
+static void event_destroy(void *device, ls_event *event)
+{
+    (void)device;
+    free(event);
+}
+
+static ls_status event_record(void *device, ls_event *event, ls_stream *stream)
+{
+    (void)device, (void)event, (void)stream;
+    return LS_OK;
+}
+
+static bool event_done(void *device, ls_event *event)
+{
+    (void)device, (void)event;
+    return true;
+}
+
+static ls_status event_sync(void *device, ls_event *event, ls_message *why)
+{
+    (void)device, (void)event, (void)why;
+    return LS_OK;
+}
+
+/* ---- opening ---- */
+
+static int device_count(void)
+{
+    char path[500];
+    ls_message ignored;
+    return pjrt_find(path, sizeof path, &ignored);
+}
+
+static void device_close(void *device)
+{
+    xla_device *d = device;
+    ls_message ignored;
+    xla_wait(d, &ignored);
+    xla_recording_clear(d);
+    for (size_t i = 1; i < d->storage_count; i++)
+        if (d->storages[i].bytes) xla_storage_free(d, i);
+    free(d->recording.mentioned);
+    free(d->recording.key);
+    free(d->storages);
+    free(d->spare);
+    pthread_mutex_destroy(&d->lock);
+    free(d);
+}
+
+static ls_status device_open(const ls_host *host, const ls_device_open_args *args, void **device, ls_message *why)
+{
+    const pjrt *p;
+    XLA_TRY(pjrt_start(&p, why));
+    if ((size_t)args->index >= p->chip_count)
+        return xla_refuse(why, LS_ERR_DEVICE, "device \"xla:%d\": %s has %zu chips for this process", args->index,
+                          p->platform, p->chip_count);
+    xla_device *d = calloc(1, sizeof *d);
+    if (!d) return xla_refuse(why, LS_ERR_MEMORY, "device \"xla\": no memory to open it");
+    d->host = host;
+    d->pjrt = p;
+    d->chip = args->index;
+    d->recording.end = &d->recording.first;
+    pthread_mutex_init(&d->lock, NULL);
+    *device = d;
+    return LS_OK;
+}
+
+static const ls_device_table table = {
+    LS_DEVICE_TABLE,
+    .traits = LS_TRAIT_STORAGES | LS_TRAIT_LIVE_VALUES | LS_TRAIT_SCATTERED,
+    .name = "xla",
+    .count = device_count,
+    .open = device_open,
+    .close = device_close,
+    .alloc = device_alloc,
+    .release = device_release,
+    .stream_create = stream_create,
+    .stream_destroy = stream_destroy,
+    .stream_sync = stream_sync,
+    .event_create = event_create,
+    .event_destroy = event_destroy,
+    .event_record = event_record,
+    .event_wait = event_record,
+    .event_done = event_done,
+    .event_sync = event_sync,
+    .copy = device_copy,
+    .run = device_run,
+    .supports = device_supports,
+    .mark = device_mark,
+};
+
+__attribute__((visibility("default"))) ls_plugin_entry ls_plugin_v2;
+
+const ls_device_table *ls_plugin_v2(const ls_host *host)
+{
+    (void)host;
+    return &table;
+}

@@ -1,0 +1,108 @@
+/* program.c - writes a recording down as one StableHLO function.
+ *
+ * Its arguments are the storages that are read before they are written, its results those that were written and live
+ * on. An argument that is overwritten gives its memory to the result, one that was released to whichever can use it. */
+#include <stdlib.h>
+
+#include "cache.h"
+
+xla_fate xla_fate_of(const xla_storage *s)
+{
+    return s->is_released ? XLA_RELEASED : s->is_written ? XLA_OVERWRITTEN : XLA_KEPT;
+}
+
+static const xla_storage *mentioned(const xla_device *d, size_t mention)
+{
+    return &d->storages[d->recording.mentioned[mention]];
+}
+
+static void set_places(const xla_device *d, xla_place *places)
+{
+    for (size_t m = 1; m <= d->recording.mentions; m++) {
+        const xla_storage *s = mentioned(d, m);
+        places[m] = (xla_place){.type = xla_type_of(s->dtype), .dims = s->dims, .has_contents = s->host || s->chip};
+    }
+}
+
+/* The results in their dimensions in memory, as the function returns them. */
+static void write_return(xla_lowering *l, const xla_program *program, shlo_value *result)
+{
+    for (size_t i = 0; i < program->n_out; i++) {
+        xla_place *p = &l->places[program->out[i]];
+        result[i] = shlo_reshape(&l->s, p->value, p->dims);
+    }
+    shlo_print(&l->s, "    \"func.return\"(");
+    for (size_t i = 0; i < program->n_out; i++) shlo_print(&l->s, "%s%%%d", i ? ", " : "", result[i].id);
+    shlo_print(&l->s, ") : (");
+    for (size_t i = 0; i < program->n_out; i++) {
+        shlo_print(&l->s, i ? ", " : "");
+        shlo_print_type(&l->s, result[i]);
+    }
+    shlo_print(&l->s, ") -> ()\n  }\n}\n");
+}
+
+static void write_head(const xla_program *program, const xla_place *places, const shlo_value *result, shlo *text)
+{
+    shlo_print(text, "module @step attributes {mhlo.num_replicas = 1 : i32, mhlo.num_partitions = 1 : i32} {\n"
+                     "  func.func public @main(");
+    for (size_t i = 0; i < program->n_in; i++) {
+        const xla_argument *in = &program->in[i];
+        const xla_place *p = &places[in->mention];
+        shlo_print(text, "%s%%%d: ", i ? ", " : "", p->argument);
+        shlo_print_type(text, (shlo_value){.type = p->type, .dims = p->dims});
+        if (!in->is_donated) continue;
+        size_t k = 0;
+        while (k < program->n_out && program->out[k] != in->mention) k++;
+        if (k < program->n_out) shlo_print(text, " {tf.aliasing_output = %zu : i32}", k);
+        else shlo_print(text, " {jax.buffer_donor = true}");
+    }
+    shlo_print(text, ") -> (");
+    for (size_t i = 0; i < program->n_out; i++) {
+        shlo_print(text, i ? ", " : "");
+        shlo_print_type(text, result[i]);
+    }
+    shlo_print(text, ") {\n");
+}
+
+static void find_results(const xla_device *d, xla_program *program)
+{
+    for (size_t m = 1; m <= d->recording.mentions; m++)
+        if (xla_fate_of(mentioned(d, m)) == XLA_OVERWRITTEN) program->out[program->n_out++] = m;
+}
+
+static void find_arguments(const xla_device *d, const xla_place *places, xla_program *program)
+{
+    for (size_t m = 1; m <= d->recording.mentions; m++)
+        if (places[m].is_argument)
+            program->in[program->n_in++] = (xla_argument){m, xla_fate_of(mentioned(d, m)) != XLA_KEPT};
+}
+
+static void write_all(const xla_device *d, xla_lowering *l, xla_program *program, shlo_value *result, shlo *text)
+{
+    set_places(d, l->places);
+    for (const xla_note *n = d->recording.first; n; n = n->next) {
+        l->call = &n->call;
+        xla_lowering_of(n->call.op)(l, &n->call);
+    }
+    find_results(d, program);
+    find_arguments(d, l->places, program);
+    write_return(l, program, result);
+    write_head(program, l->places, result, text);
+    shlo_append(text, &l->s);
+}
+
+ls_status xla_program_write(const xla_device *d, xla_program *program, shlo *text, ls_message *why)
+{
+    size_t room = d->recording.mentions + 1;
+    xla_lowering l = {.host = d->host, .places = calloc(room, sizeof *l.places)};
+    shlo_value *result = calloc(room, sizeof *result);
+    program->in = calloc(room, sizeof *program->in);
+    program->out = calloc(room, sizeof *program->out);
+    bool done = l.places && result && program->in && program->out;
+    if (done) write_all(d, &l, program, result, text);
+    done = done && !l.s.failed && !text->failed;
+    free(l.s.text);
+    free(l.places);
+    free(result);
+    return done ? LS_OK : xla_refuse(why, LS_ERR_MEMORY, "no host memory to write a program for XLA");
+}

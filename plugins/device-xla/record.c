@@ -1,0 +1,190 @@
+/* record.c - keeps the calls of a step until it is executed, and the key that tells it from other steps.
+ *
+ * The key has everything that the program depends on: operators, attributes, shapes, layouts, which memory is the same,
+ * and, added when the recording ends, what happens to that memory (step.c). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "lower.h"
+#include "xla.h"
+
+/* ---- the key ---- */
+
+void xla_say(xla_recording *r, const void *bytes, size_t count)
+{
+    if (r->key_bytes + count > r->key_room) {
+        size_t room = (r->key_bytes + count) * 2 + 4096;
+        uint8_t *key = realloc(r->key, room);
+        if (!key) {
+            r->failed = true;
+            return;
+        }
+        r->key = key;
+        r->key_room = room;
+    }
+    memcpy(r->key + r->key_bytes, bytes, count);
+    r->key_bytes += count;
+}
+
+static void say_number(xla_recording *r, int64_t number)
+{
+    xla_say(r, &number, sizeof number);
+}
+
+static void say_storage(xla_recording *r, const xla_storage *s)
+{
+    say_number(r, (int64_t)s->bytes);
+    say_number(r, (int64_t)s->dtype << 32 | s->dims.n << 1 | (s->host || s->chip));
+    xla_say(r, s->dims.at, (size_t)s->dims.n * sizeof *s->dims.at);
+}
+
+static void say_operand(xla_recording *r, const ls_operand *x)
+{
+    say_number(r, x ? (int64_t)x->dtype << 32 | x->ndim : 0);
+    if (!x) return;
+    xla_say(r, x->dim, (size_t)x->ndim * sizeof *x->dim);
+    xla_say(r, x->stride, (size_t)x->ndim * sizeof *x->stride);
+    say_number(r, (int64_t)(uintptr_t)x->data);
+}
+
+/* ---- mentions ---- */
+
+/* The storage's number in this recording; 0: out of memory. */
+static size_t mention(xla_device *d, size_t number, const ls_operand *x)
+{
+    xla_recording *r = &d->recording;
+    xla_storage *s = &d->storages[number];
+    if (s->mention) return s->mention;
+    if (r->mentions + 1 >= r->mention_room) {
+        size_t room = r->mention_room ? r->mention_room * 2 : 1024;
+        size_t *mentioned = realloc(r->mentioned, room * sizeof *mentioned);
+        if (!mentioned) return 0;
+        r->mentioned = mentioned;
+        r->mention_room = room;
+    }
+    if (!s->dtype) xla_storage_type(d, s, x);
+    s->mention = ++r->mentions;
+    r->mentioned[s->mention] = number;
+    say_storage(r, s);
+    return s->mention;
+}
+
+/* Copy an operand, with its place in the recording in place of its address. */
+static ls_status keep(xla_device *d, const ls_operand *x, ls_operand *copy, ls_message *why)
+{
+    *copy = *x;
+    copy->derived = NULL;
+    copy->data = NULL;
+    if (xla_numel(x) == 0) return LS_OK;
+    if (!xla_behind(d, x->data, xla_extent(d, x)))
+        return xla_refuse(why, LS_ERR_DEVICE, "an operand is not in memory of this device");
+    size_t place = mention(d, xla_number(x->data), x);
+    if (!place) return xla_refuse(why, LS_ERR_MEMORY, "no host memory to record an operator");
+    copy->data = xla_address(place, xla_offset(x->data));
+    return LS_OK;
+}
+
+/* ---- calls ---- */
+
+static int count_operands(const ls_call *call)
+{
+    int count = call->live != NULL;
+    for (int i = 0; i < call->n_in; i++) count += call->in[i] != NULL;
+    for (int i = 0; i < call->n_out; i++) count += call->out[i] != NULL;
+    return count;
+}
+
+/* Replace the operands of a kept call by copies of their own. */
+static ls_status keep_operands(xla_device *d, xla_note *n, ls_message *why)
+{
+    ls_operand *next = n->operand;
+    ls_call *call = &n->call;
+    for (int i = 0; i < call->n_in; i++) {
+        if (!call->in[i]) continue;
+        XLA_TRY(keep(d, call->in[i], next, why));
+        call->in[i] = next++;
+    }
+    for (int i = 0; i < call->n_out; i++) {
+        if (!call->out[i]) continue;
+        XLA_TRY(keep(d, call->out[i], next, why));
+        call->out[i] = next++;
+    }
+    if (!call->live) return LS_OK;
+    XLA_TRY(keep(d, call->live, next, why));
+    call->live = next;
+    return LS_OK;
+}
+
+static void say_call(xla_device *d, const ls_call *call)
+{
+    xla_recording *r = &d->recording;
+    say_number(r, (int64_t)call->op << 32 | call->n_in << 8 | call->n_out);
+    for (int i = 0; i < call->n_in; i++) say_operand(r, call->in[i]);
+    for (int i = 0; i < call->n_out; i++) say_operand(r, call->out[i]);
+    say_operand(r, call->live);
+    xla_say(r, &call->attrs, d->host->attrs_size(call->op));
+}
+
+static bool gives_nothing(const ls_call *call)
+{
+    for (int i = 0; i < call->n_out; i++)
+        if (call->out[i] && xla_numel(call->out[i]) > 0) return false;
+    return true;
+}
+
+ls_status xla_record(xla_device *d, const ls_call *call, ls_message *why)
+{
+    xla_recording *r = &d->recording;
+    if (gives_nothing(call)) return LS_OK;
+    xla_note *n = malloc(sizeof *n + (size_t)count_operands(call) * sizeof *n->operand);
+    if (!n) return xla_refuse(why, LS_ERR_MEMORY, "no host memory to record an operator");
+    n->next = NULL;
+    n->call = *call;
+    memset(&n->call.attrs, 0, sizeof n->call.attrs);
+    memcpy(&n->call.attrs, &call->attrs, d->host->attrs_size(call->op));
+    ls_status status = keep_operands(d, n, why);
+    if (status) {
+        free(n);
+        return status;
+    }
+    say_call(d, &n->call);
+    for (int i = 0; i < n->call.n_out; i++)
+        if (n->call.out[i] && n->call.out[i]->data)
+            d->storages[r->mentioned[xla_number(n->call.out[i]->data)]].is_written = true;
+    *r->end = n;
+    r->end = &n->next;
+    r->calls++;
+    return LS_OK;
+}
+
+ls_status xla_record_copy(xla_device *d, void *to, const void *from, size_t bytes, ls_message *why)
+{
+    const xla_storage *source = xla_behind(d, from, bytes), *target = xla_behind(d, to, bytes);
+    ls_dtype dtype = source->dtype ? source->dtype : target->dtype ? target->dtype : LS_U8;
+    size_t size = d->host->dtype_size(dtype);
+    if ((xla_offset(from) | xla_offset(to) | bytes) % size != 0) dtype = LS_U8, size = 1;
+    ls_operand in = {.dtype = dtype, .ndim = 1, .dim = {(int64_t)(bytes / size)}, .stride = {1}}, out = in;
+    in.data = (void *)(uintptr_t)from;
+    out.data = to;
+    ls_call call = {.op = LS_OP_copy, .n_in = 1, .n_out = 1, .in = {&in}, .out = {&out}};
+    return xla_record(d, &call, why);
+}
+
+void xla_recording_clear(xla_device *d)
+{
+    xla_recording *r = &d->recording;
+    for (xla_note *n = r->first, *next; n; n = next) {
+        next = n->next;
+        free(n);
+    }
+    for (size_t i = 1; i <= r->mentions; i++) {
+        xla_storage *s = &d->storages[r->mentioned[i]];
+        s->mention = 0;
+        s->is_written = false;
+        if (s->is_released) xla_storage_free(d, r->mentioned[i]);
+    }
+    r->first = NULL;
+    r->end = &r->first;
+    r->calls = r->mentions = r->key_bytes = 0;
+    r->failed = false;
+}

@@ -1,0 +1,82 @@
+/* step.c - executes what was recorded. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cache.h"
+
+/* ---- one program at a time ---- */
+
+ls_status xla_wait(xla_device *d, ls_message *why)
+{
+    if (!d->running) return LS_OK;
+    ls_status status = pjrt_await(d->pjrt, d->running, "a step failed on the device", why);
+    d->running = NULL;
+    /* To destroy an array earlier would wait for the program that it was given to. */
+    for (size_t i = 0; i < d->donated_count; i++) pjrt_drop(d->pjrt, d->donated[i]);
+    free(d->donated);
+    d->donated = NULL;
+    d->donated_count = 0;
+    return status;
+}
+
+static xla_storage *mentioned(xla_device *d, size_t mention)
+{
+    return &d->storages[d->recording.mentioned[mention]];
+}
+
+/* Arguments that were donated are the program's now. */
+static void give_away(xla_device *d, const xla_program *program, pjrt_buffer **arguments)
+{
+    d->donated = arguments;
+    for (size_t i = 0; i < program->n_in; i++) {
+        if (!program->in[i].is_donated) continue;
+        xla_storage *s = mentioned(d, program->in[i].mention);
+        d->donated[d->donated_count++] = s->chip;
+        s->chip = NULL;
+    }
+}
+
+static void take_results(xla_device *d, const xla_program *program, pjrt_buffer **results)
+{
+    for (size_t i = 0; i < program->n_out; i++) {
+        xla_storage *s = mentioned(d, program->out[i]);
+        pjrt_drop(d->pjrt, s->chip);
+        free(s->host);
+        s->host = NULL;
+        s->chip = results[i];
+    }
+}
+
+static ls_status execute(xla_device *d, const xla_program *program, ls_message *why)
+{
+    pjrt_buffer **arguments = malloc((program->n_in + 1) * sizeof *arguments);
+    pjrt_buffer **results = calloc(program->n_out + 1, sizeof *results);
+    ls_status status = LS_OK;
+    if (!arguments || !results) status = xla_refuse(why, LS_ERR_MEMORY, "no host memory to execute a step");
+    for (size_t i = 0; i < program->n_in && !status; i++) {
+        xla_storage *s = mentioned(d, program->in[i].mention);
+        status = xla_to_chip(d, s, why);
+        if (!status) arguments[i] = s->chip;
+    }
+    if (!status) status = xla_wait(d, why);
+    if (!status) status = pjrt_execute(d->pjrt, program->loaded, arguments, program->n_in, results, &d->running, why);
+    if (!status) {
+        d->counts.executed++;
+        give_away(d, program, arguments);
+        take_results(d, program, results);
+    } else {
+        free(arguments);
+    }
+    free(results);
+    return status;
+}
+
+ls_status xla_flush(xla_device *d, ls_message *why)
+{
+    if (!d->recording.first) return LS_OK;
+    const xla_program *program;
+    ls_status status = xla_program_get(d, &program, why);
+    if (!status && program->n_out) status = execute(d, program, why);
+    xla_recording_clear(d);
+    return status;
+}

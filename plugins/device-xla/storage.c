@@ -1,0 +1,134 @@
+/* storage.c - memory of the device: where its contents are, and how they get from one place to the other. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "lower.h"
+#include "xla.h"
+
+static const pjrt_type pjrt_types[] = {
+#define SHLO_TYPE(symbol, name, bytes, pjrt) [symbol] = pjrt,
+    SHLO_TYPE_LIST(SHLO_TYPE)
+#undef SHLO_TYPE
+};
+
+int64_t xla_numel(const ls_operand *x)
+{
+    int64_t n = 1;
+    for (int i = 0; i < x->ndim; i++) n *= x->dim[i];
+    return n;
+}
+
+size_t xla_extent(const xla_device *d, const ls_operand *x)
+{
+    int64_t last = 0;
+    for (int i = 0; i < x->ndim; i++) last += (x->dim[i] - 1) * x->stride[i];
+    return (size_t)(last + 1) * d->host->dtype_size(x->dtype);
+}
+
+xla_storage *xla_behind(xla_device *d, const void *address, size_t bytes)
+{
+    size_t number = xla_number(address);
+    if (number == 0 || number >= d->storage_count) return NULL;
+    xla_storage *s = &d->storages[number];
+    return s->bytes && xla_offset(address) + bytes <= s->bytes ? s : NULL;
+}
+
+/* ---- numbers ---- */
+
+static bool grow(xla_device *d)
+{
+    if (d->storage_count < d->storage_room) return true;
+    size_t room = d->storage_room ? d->storage_room * 2 : 256;
+    xla_storage *storages = realloc(d->storages, room * sizeof *storages);
+    if (storages) d->storages = storages;
+    size_t *spare = realloc(d->spare, room * sizeof *spare);
+    if (spare) d->spare = spare;
+    if (!storages || !spare) return false;
+    if (!d->storage_room) d->storages[0] = (xla_storage){.bytes = 0}, d->storage_count = 1;
+    d->storage_room = room;
+    return true;
+}
+
+size_t xla_storage_new(xla_device *d, size_t bytes)
+{
+    if (!d->spares && !grow(d)) return 0;
+    size_t number = d->spares ? d->spare[--d->spares] : d->storage_count++;
+    d->storages[number] = (xla_storage){.bytes = bytes};
+    return number;
+}
+
+void xla_storage_free(xla_device *d, size_t number)
+{
+    xla_storage *s = &d->storages[number];
+    free(s->host);
+    pjrt_drop(d->pjrt, s->chip);
+    *s = (xla_storage){.bytes = 0};
+    d->spare[d->spares++] = number;
+}
+
+/* ---- contents ---- */
+
+ls_status xla_to_host(xla_device *d, xla_storage *s, ls_message *why)
+{
+    if (s->host) return LS_OK;
+    size_t room = (s->bytes + 63) / 64 * 64;
+    char *host = aligned_alloc(64, room);
+    if (!host) return xla_refuse(why, LS_ERR_MEMORY, "no host memory of %zu bytes", room);
+    ls_status status = LS_OK;
+    if (s->chip) status = pjrt_download(d->pjrt, s->chip, s->dims.n, host, s->bytes, why);
+    else memset(host, 0, s->bytes);
+    if (status) free(host);
+    else s->host = host;
+    return status;
+}
+
+ls_status xla_to_chip(xla_device *d, xla_storage *s, ls_message *why)
+{
+    if (s->chip) return LS_OK;
+    XLA_TRY(xla_to_host(d, s, why)); /* zeros, if it was never written */
+    pjrt_shape shape = {pjrt_types[xla_type_of(s->dtype)], s->dims.n, s->dims.at};
+    XLA_TRY(pjrt_upload(d->pjrt, d->chip, s->host, shape, &s->chip, why));
+    free(s->host);
+    s->host = NULL;
+    return LS_OK;
+}
+
+/* Does the operand fill its storage, in row-major order? */
+static bool fills(const xla_device *d, const xla_storage *s, const ls_operand *x)
+{
+    int64_t stride = 1;
+    for (int i = x->ndim - 1; i >= 0; i--) {
+        if (x->dim[i] != 1 && x->stride[i] != stride) return false;
+        stride *= x->dim[i];
+    }
+    return xla_offset(x->data) == 0 && (size_t)stride * d->host->dtype_size(x->dtype) == s->bytes;
+}
+
+void xla_storage_type(xla_device *d, xla_storage *s, const ls_operand *x)
+{
+    size_t size = d->host->dtype_size(x->dtype);
+    s->dtype = s->bytes % size == 0 ? x->dtype : LS_U8;
+    s->dims = SHLO_DIMS((int64_t)(s->bytes / d->host->dtype_size(s->dtype)));
+    if (!fills(d, s, x)) return;
+    s->dims.n = x->ndim;
+    memcpy(s->dims.at, x->dim, (size_t)x->ndim * sizeof *x->dim);
+}
+
+ls_status xla_storage_renew(xla_device *d, size_t number, ls_message *why)
+{
+    if (d->storages[number].mention) {
+        size_t old = xla_storage_new(d, d->storages[number].bytes);
+        if (!old) return xla_refuse(why, LS_ERR_MEMORY, "no host memory for a list of arrays");
+        xla_storage *s = &d->storages[number];
+        d->storages[old] = *s;
+        d->storages[old].is_released = true;
+        d->recording.mentioned[s->mention] = old;
+        *s = (xla_storage){.bytes = s->bytes, .dtype = s->dtype, .dims = s->dims};
+    }
+    xla_storage *s = &d->storages[number];
+    free(s->host);
+    pjrt_drop(d->pjrt, s->chip);
+    s->host = NULL;
+    s->chip = NULL;
+    return LS_OK;
+}

@@ -1,0 +1,112 @@
+/* xla.h - internals of the XLA device, shared by its files.
+ *
+ * The path of a call: plugin.c (the table of plugin.h) -> record.c keeps it, together with those before it -> when a
+ * step has ended or the host wants to see a number, step.c looks for the recording among the programs that are compiled
+ * already (cache.c), has it written down (lower.c) and compiled if there is none, and executes it. A row of ops.def
+ * without a lowering runs on the host's CPU (host.c).
+ *
+ * Memory is a list of storages. An address is the number of a storage and an offset in bytes. While the device
+ * records, storages are numbered in the order in which they are mentioned: two steps that do the same give the same
+ * recording. */
+#ifndef LOCKSTEP_XLA_H
+#define LOCKSTEP_XLA_H
+
+#include <lockstep/plugin.h>
+#include <pthread.h>
+
+#include "lower.h"
+#include "pjrt.h"
+#include "shlo.h"
+
+/* Memory the library asked for. Its contents are on the host, on the chip, or on both; on neither: undefined. */
+typedef struct xla_storage {
+    size_t bytes;   /* 0: the number is unused */
+    ls_dtype dtype; /* of the array on the chip: that of the first operand seen. LS_DTYPE_NONE: not seen yet */
+    shlo_dims dims; /* of that array, which fills the storage in row-major order */
+    char *host;
+    pjrt_buffer *chip;
+    size_t mention;   /* its number in the recording, from 1; 0: not mentioned */
+    bool is_written;  /* by the recording */
+    bool is_released; /* by the library: gone when the recording is executed */
+} xla_storage;
+
+/* A recorded call; addresses of its operands are those of mentions. */
+typedef struct xla_note {
+    struct xla_note *next;
+    ls_call call;
+    ls_operand operand[]; /* those of the call */
+} xla_note;
+
+typedef struct xla_recording {
+    xla_note *first, **end;
+    size_t calls;
+    size_t *mentioned; /* [mention]: number of a storage */
+    size_t mentions, mention_room;
+    uint8_t *key; /* what tells it from other recordings */
+    size_t key_bytes, key_room;
+    bool failed; /* out of memory */
+} xla_recording;
+
+/* What it did since it was opened. */
+typedef struct xla_counts {
+    uint64_t executed, compiled, loaded; /* programs */
+    uint64_t host_calls;                 /* operators that ran on the host */
+    char host_operators[200];            /* which */
+} xla_counts;
+
+typedef struct xla_program xla_program; /* compiled: cache.h */
+
+typedef struct xla_device {
+    const ls_host *host;
+    const pjrt *pjrt;
+    int chip;
+    pthread_mutex_t lock;
+    xla_storage *storages; /* [0] is unused */
+    size_t storage_count, storage_room;
+    size_t *spare; /* numbers of storages that are gone */
+    size_t spares;
+    xla_recording recording;
+    bool ended;            /* a step has, since the last began */
+    pjrt_event *running;   /* the step being executed; NULL: none */
+    pjrt_buffer **donated; /* arrays that it consumes */
+    size_t donated_count;
+    xla_counts counts;
+    bool is_on_host[LS_OP_COUNT]; /* an operator that ran on the host, and was reported */
+} xla_device;
+
+/* ---- storages (storage.c) ---- */
+
+int64_t xla_numel(const ls_operand *x);
+/* Bytes from the first to the last element of an operand that is not empty. */
+size_t xla_extent(const xla_device *d, const ls_operand *x);
+/* The storage at an address, if `bytes` bytes are there; else NULL. */
+xla_storage *xla_behind(xla_device *d, const void *address, size_t bytes);
+/* A new storage; 0: out of memory. */
+size_t xla_storage_new(xla_device *d, size_t bytes);
+void xla_storage_free(xla_device *d, size_t number);
+/* Bring the contents to the host, or to the chip. */
+ls_status xla_to_host(xla_device *d, xla_storage *s, ls_message *why);
+ls_status xla_to_chip(xla_device *d, xla_storage *s, ls_message *why);
+/* The number type of its array becomes known, with the dimensions of an operand that fills it. */
+void xla_storage_type(xla_device *d, xla_storage *s, const ls_operand *x);
+/* Its contents are about to be replaced: what the recording read of it before stays as it is. */
+ls_status xla_storage_renew(xla_device *d, size_t number, ls_message *why);
+
+/* ---- recording (record.c) ---- */
+
+ls_status xla_record(xla_device *d, const ls_call *call, ls_message *why);
+/* Copy bytes between storages. */
+ls_status xla_record_copy(xla_device *d, void *to, const void *from, size_t bytes, ls_message *why);
+/* Forget everything. */
+void xla_recording_clear(xla_device *d);
+void xla_say(xla_recording *r, const void *bytes, size_t count);
+
+/* ---- execution (step.c, host.c) ---- */
+
+/* Execute what was recorded. */
+ls_status xla_flush(xla_device *d, ls_message *why);
+/* Wait for the step being executed. */
+ls_status xla_wait(xla_device *d, ls_message *why);
+ls_status xla_run_on_host(xla_device *d, const ls_call *call, ls_message *why);
+
+#endif

@@ -1,0 +1,69 @@
+/* steps.c - a step of training as one compiled program: it gives the CPU's numbers. */
+#include <lockstep.h>
+
+#include "check.h"
+
+enum { STEPS = 12, ROWS = 6 };
+
+typedef struct outcome {
+    double loss[STEPS];
+} outcome;
+
+/* Steps with a schedule, so that numbers change from one to the next. */
+static outcome train(const char *device)
+{
+    outcome out = {0};
+    ls_run *run = ls_init(NULL, NULL, .seed = 5, .device = device);
+    ls_module *net = ls_sequential_new(run, ls_linear_new(run, 8, 32), ls_relu_new(run), ls_linear_new(run, 32, 4));
+    ls_optim *adam = ls_adamw_new(run, net, .lr = 1e-2);
+    ls_schedule *schedule = ls_cosine_schedule_new(adam, STEPS, 0);
+    float x[STEPS * ROWS * 8];
+    int64_t label[STEPS * ROWS];
+    for (int i = 0; i < STEPS * ROWS * 8; i++) x[i] = sinf((float)(i * i % 97));
+    for (int i = 0; i < STEPS * ROWS; i++) label[i] = i * 7 % 4;
+    ls_loader *loader = ls_loader_new(run,
+                                      ls_tensor_dataset_new(run, ls_from(run, LS_F32, LS_SHAPE(STEPS * ROWS, 8), x),
+                                                            ls_from(run, LS_I64, LS_SHAPE(STEPS * ROWS), label)),
+                                      .batch = ROWS);
+    ls_prepare(run, net, adam, schedule, loader);
+    int step = 0;
+    for (ls_batch b; ls_next(loader, &b); step++) {
+        ls_tensor *loss = ls_cross_entropy(ls_forward(net, b.tensor[0]), b.tensor[1]);
+        ls_backward(run, loss);
+        ls_step(adam);
+        ls_schedule_step(schedule);
+        ls_zero_grad(adam);
+        out.loss[step] = ls_item(loss);
+    }
+    CHECK(step == STEPS);
+    CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
+    CHECK(ls_finish(run) == 0);
+    return out;
+}
+
+static void training_gives_the_numbers_of_the_cpu(void)
+{
+    outcome cpu = train("cpu"), xla = train(XLA_DEVICE);
+    for (int i = 0; i < STEPS; i++) CHECK_NEAR(xla.loss[i], cpu.loss[i], 1e-5);
+}
+
+static void parts_of_a_tensor_are_written_and_read(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .device = XLA_DEVICE);
+    float in[20], out[6];
+    for (int i = 0; i < 20; i++) in[i] = (float)i;
+    ls_tensor *x = ls_from(run, LS_F32, LS_SHAPE(4, 5), in);
+    ls_assign(ls_slice(ls_slice(x, 0, 1, 3, 1), 1, 0, 5, 2), ls_full(run, LS_F32, -1, 2, 3));
+    CHECK(ls_read(ls_contiguous(ls_slice(ls_permute(x, 1, 0), 1, 1, 2, 1)), out, 5 * sizeof *out));
+    const float want[] = {-1, 6, -1, 8, -1};
+    for (int i = 0; i < 5; i++) CHECK(out[i] == want[i]);
+    CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
+    CHECK(ls_finish(run) == 0);
+}
+
+int main(void)
+{
+    CHECK_RUN(training_gives_the_numbers_of_the_cpu);
+    CHECK_RUN(parts_of_a_tensor_are_written_and_read);
+    return check_done();
+}
