@@ -5,6 +5,7 @@
  *     glue --model_name_or_path bert-base-uncased --task_name mrpc --data_dir MRPC --output_dir out
  *     glue --model_name_or_path bert-base-uncased --train_file train.tsv --validation_file dev.tsv \
  *          --text_column question --label_column kind --output_dir out
+ *     glue --output_dir out --task_name mrpc --do_eval
  *     glue --output_dir out --predict "how far is it ?" more_questions.txt
  *
  * A model is a folder with config.json, weights and vocabulary, or the name of one in Hugging Face's local cache.
@@ -67,6 +68,11 @@ static const struct task *task_of(const options *o)
 
 /* ---- Flags ---- */
 
+static bool trains(const options *o)
+{
+    return o->do_train || (o->model && !o->do_eval);
+}
+
 static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
 {
     trainer_flags *to = &o->trainer;
@@ -85,7 +91,7 @@ static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
         LS_FLAG("max_length", &o->max_length, "most tokens of a text or pair; the rest is truncated"),
         LS_FLAG("max_seq_length", &o->max_length, "the same as --max_length"),
         LS_FLAG("do_train", &o->do_train, "train, as --model_name_or_path alone does"),
-        LS_FLAG("do_eval", &o->do_eval, "evaluate after each epoch, as every training does"),
+        LS_FLAG("do_eval", &o->do_eval, "evaluate after each epoch, as every training does; alone: only evaluate"),
         LS_FLAG("do_predict", &o->do_predict, "not supported: give the texts with --predict"),
         TRAINER_FLAGS LS_FLAG("checkpointing_steps", &o->checkpointing_steps,
                               "save the state every N steps, or every \"epoch\""),
@@ -101,11 +107,16 @@ static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
                      o->checkpointing_steps);
     else if (o->task && !task_of(o))
         ls_set_error(run, LS_ERR_VALUE, "--task_name is %s; it must be one of mrpc|sst2|cola|rte", o->task);
-    else if (!o->model && !o->predict.count)
-        ls_set_error(run, LS_ERR_VALUE, "nothing to do: give --model_name_or_path to train, or --predict TEXT");
-    else if (o->model && !o->task && !o->data_dir && !(o->train_file && o->validation_file))
+    else if (!o->model && !o->do_eval && !o->predict.count)
+        ls_set_error(run, LS_ERR_VALUE,
+                     "nothing to do: give --model_name_or_path to train, --do_eval, or --predict TEXT");
+    else if (!o->model && o->do_train)
+        ls_set_error(run, LS_ERR_VALUE, "--do_train: give the model to start from, --model_name_or_path");
+    else if (trains(o) && !o->task && !o->data_dir && !(o->train_file && o->validation_file))
         ls_set_error(run, LS_ERR_VALUE,
                      "no training data: give --task_name, --data_dir, or --train_file and --validation_file");
+    else if (o->do_eval && !o->task && !o->data_dir && !o->validation_file)
+        ls_set_error(run, LS_ERR_VALUE, "no texts to evaluate: give --task_name, --data_dir or --validation_file");
     else if (o->task && (o->text || o->second || o->label || !o->header))
         ls_set_error(run, LS_ERR_VALUE, "--task_name %s knows its columns; leave out --%s", o->task,
                      o->text     ? "text_column"
@@ -115,8 +126,6 @@ static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
     else if (o->do_predict)
         ls_set_error(run, LS_ERR_VALUE,
                      "--do_predict: give the texts, or a file with one in each line, with --predict");
-    else if (o->do_eval && !o->do_train)
-        ls_set_error(run, LS_ERR_VALUE, "--do_eval without --do_train: glue evaluates only while it trains");
     return !ls_error(run) && trainer_flags_fit(run, to);
 }
 
@@ -203,8 +212,10 @@ static bool are_finite(ls_run *run, ls_tensor *logits)
     return !ls_error(run);
 }
 
-/* Each process classifies its part; each text is counted once. */
-static scores evaluate(ls_run *run, ls_module *model, ls_loader *loader, int64_t batch, int64_t classes)
+/* Each process classifies its part; each text is counted once. Class c of the texts is label[c] of the model; NULL: the
+ * same number. */
+static scores evaluate(ls_run *run, ls_module *model, ls_loader *loader, int64_t batch, int64_t classes,
+                       const int64_t *label)
 {
     int64_t *pair = calloc((size_t)(batch * ls_world_size(run)), sizeof *pair);
     int64_t *count = calloc((size_t)(classes * classes), sizeof *count);
@@ -212,11 +223,14 @@ static scores evaluate(ls_run *run, ls_module *model, ls_loader *loader, int64_t
     ls_eval(model);
     ls_no_grad_begin(run);
     for (ls_batch b; ls_next(loader, &b);) {
-        ls_tensor *logits = ls_gather(run, classify(model, &b)), *label = ls_gather(run, b.label);
-        ls_tensor *pairs = ls_add(ls_mul_scalar(label, (double)classes), ls_argmax(logits));
+        ls_tensor *logits = ls_gather(run, classify(model, &b)), *class = ls_gather(run, b.label);
+        ls_tensor *pairs = ls_add(ls_mul_scalar(class, (double)classes), ls_argmax(logits));
         if (!are_finite(run, logits)) break;
         if (!ls_read(pairs, pair, (size_t)ls_numel(pairs) * sizeof *pair)) break;
-        for (int64_t i = 0; i < ls_numel(pairs); i++) count[pair[i]]++;
+        for (int64_t i = 0; i < ls_numel(pairs); i++) {
+            int64_t of = pair[i] / classes, guess = pair[i] % classes;
+            count[(label ? label[of] : of) * classes + guess]++;
+        }
     }
     ls_no_grad_end(run);
     ls_train(model);
@@ -260,7 +274,7 @@ static ls_module *train(ls_run *run, const options *o, const char *folder, ls_to
             if (stop) exit(ls_finish(run)); /* a restart continues with the next step */
         }
         ls_progress_free(bar);
-        scores s = evaluate(run, model, eval, o->trainer.eval_batch, ls_class_count(train_set));
+        scores s = evaluate(run, model, eval, o->trainer.eval_batch, ls_class_count(train_set), NULL);
         if (ls_error(run)) return model;
         ls_track(run, ls_optim_steps_taken(adam), {"accuracy", s.accuracy}, {"f1", s.f1}, {"matthews", s.matthews});
         ls_print(run, "epoch %d: accuracy %.4f, F1 %.4f, Matthews %.4f\n", epoch, s.accuracy, s.f1, s.matthews);
@@ -269,6 +283,58 @@ static ls_module *train(ls_run *run, const options *o, const char *folder, ls_to
     ls_save_model(run, model, ls_project_dir(run));
     if (ls_is_main(run)) ls_tokenizer_write(tokenizer, ls_project_dir(run));
     return model;
+}
+
+/* ---- Evaluation of a trained model ---- */
+
+/* The model that a training saved. Without a trained head its results would be random. */
+static ls_module *trained_model(ls_run *run, const char *folder)
+{
+    const ls_contents *contents = ls_contents_read(run, folder);
+    bool has_head = false;
+    for (int64_t i = 0; contents && i < contents->count && !has_head; i++)
+        has_head = !strncmp(contents->tensors[i].name, "classifier.", strlen("classifier."));
+    if (contents && !has_head)
+        ls_set_error(run, LS_ERR_VALUE,
+                     "%s has no classifier, only an encoder; train one first (--model_name_or_path %s)", folder,
+                     folder);
+    return ls_bert_for_sequence_classification_new(run, folder, .unpad = true);
+}
+
+static int64_t label_count(const ls_module *model)
+{
+    int64_t count = 0;
+    while (*ls_bert_label(model, count)) count++;
+    return count;
+}
+
+/* The model's label for a class of a file: the one of that name or, as files of GLUE have numbers, of that number; -1
+ * if it has none. */
+static int64_t label_of(const ls_module *model, const char *class)
+{
+    char *end;
+    int64_t number = strtoll(class, &end, 10), count = label_count(model);
+    for (int64_t i = 0; i < count; i++)
+        if (!strcmp(ls_bert_label(model, i), class)) return i;
+    return *class && !*end && number >= 0 && number < count ? number : -1;
+}
+
+static void evaluate_alone(ls_run *run, const options *o, ls_module *model, ls_tokenizer *tokenizer)
+{
+    ls_dataset *set = texts_of(tokenizer, o, o->validation_file, "dev", NULL);
+    ls_loader *loader = ls_loader_new(run, set, .batch = o->trainer.eval_batch);
+    int64_t *label = calloc((size_t)ls_class_count(set) + 1, sizeof *label);
+    if (!label) exit(1);
+    for (int64_t c = 0; c < ls_class_count(set) && !ls_error(run); c++)
+        if ((label[c] = label_of(model, ls_class_name(set, c))) < 0)
+            ls_set_error(
+                run, LS_ERR_VALUE,
+                "the texts have the class \"%s\", which the model was not trained for; its first label is \"%s\"",
+                ls_class_name(set, c), ls_bert_label(model, 0));
+    ls_prepare(run, model, loader);
+    scores s = evaluate(run, model, loader, o->trainer.eval_batch, label_count(model), label);
+    if (!ls_error(run)) ls_print(run, "accuracy %.4f, F1 %.4f, Matthews %.4f\n", s.accuracy, s.f1, s.matthews);
+    free(label);
 }
 
 /* ---- Prediction ---- */
@@ -342,20 +408,6 @@ static void predict(ls_run *run, const options *o, ls_module *model, ls_tokenize
     ls_no_grad_end(run);
 }
 
-/* The model that a training saved. Without a trained head its predictions would be random. */
-static ls_module *trained_model(ls_run *run, const char *folder)
-{
-    const ls_contents *contents = ls_contents_read(run, folder);
-    bool has_head = false;
-    for (int64_t i = 0; contents && i < contents->count && !has_head; i++)
-        has_head = !strncmp(contents->tensors[i].name, "classifier.", strlen("classifier."));
-    if (contents && !has_head)
-        ls_set_error(run, LS_ERR_VALUE,
-                     "--predict: %s has no classifier, only an encoder; train one first (--model_name_or_path %s)",
-                     folder, folder);
-    return ls_bert_for_sequence_classification_new(run, folder);
-}
-
 int main(int argc, char **argv)
 {
     options o = {.header = true,
@@ -371,7 +423,8 @@ int main(int argc, char **argv)
                      o.model, o.model, found);
     const char *folder = o.model ? found : ls_project_dir(run);
     ls_tokenizer *tokenizer = ls_tokenizer_new(run, folder);
-    ls_module *model = o.model ? train(run, &o, folder, tokenizer) : trained_model(run, folder);
+    ls_module *model = trains(&o) ? train(run, &o, folder, tokenizer) : trained_model(run, folder);
+    if (!trains(&o) && o.do_eval) evaluate_alone(run, &o, model, tokenizer);
     predict(run, &o, model, tokenizer);
     return ls_finish(run);
 }

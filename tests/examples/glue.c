@@ -130,6 +130,29 @@ static void two_processes_have_the_same_scores(void)
               SCORES);
 }
 
+/* The same scores as after the last epoch. A file with one class alone has its label by its name or number, not by its
+ * place among those of the file. */
+static void a_saved_model_is_evaluated_alone(void)
+{
+    static const char *const ones[] = {"1"}, *const positive[] = {"positive"}, *const unknown[] = {"2"};
+    const char *scores = strstr(SCORES, "accuracy");
+#define ALONE "--do_eval --max_length 32 --output_dir " FOLDER "/out "
+    glue_says("", ALONE "--task_name sst2 --data_dir " FOLDER "/SST-2", 0, scores);
+    glue_says(LOCKSTEP " launch -n 2",
+              "--do_eval --max_length 32 --task_name sst2 --data_dir " FOLDER "/SST-2 --per_device_eval_batch_size 4 "
+              "--model_name_or_path " FOLDER "/out --output_dir " FOLDER "/elsewhere",
+              0, scores);
+    CHECK(access(FOLDER "/elsewhere/model.safetensors", F_OK) != 0);
+    write_table(FOLDER "/ones.tsv", "sentence\tlabel\n", "good\tl\n", ones, 1, 4, 0);
+    glue_says("", ALONE "--validation_file " FOLDER "/ones.tsv", 0, "accuracy 1.0000");
+    write_table(FOLDER "/ones.tsv", "sentence\tlabel\n", "good\tl\n", positive, 1, 4, 0);
+    glue_says("", ALONE "--validation_file " FOLDER "/ones.tsv", 0, "accuracy 1.0000");
+    write_table(FOLDER "/ones.tsv", "sentence\tlabel\n", "good\tl\n", unknown, 1, 4, 0);
+    glue_says("", ALONE "--validation_file " FOLDER "/ones.tsv", 1,
+              "have the class \"2\", which the model was not trained for; its first label is \"negative\"");
+#undef ALONE
+}
+
 static void it_goes_on_where_it_stopped(void)
 {
     rename(FOLDER "/out/model.safetensors", FOLDER "/whole.safetensors");
@@ -318,7 +341,8 @@ static void what_is_missing_is_named(void)
         {MODEL "--task_name sst2 --text_column words", "--task_name sst2 knows its columns; leave out --text_column"},
         {MODEL "--task_name sst2 --no-header", "--task_name sst2 knows its columns; leave out --no-header"},
         {MODEL "--data_dir " FOLDER "/SST-2 --max_grad_norm -1", "--max_grad_norm is -1; it must be 0 (do not clip)"},
-        {MODEL "--task_name sst2 --do_eval", "--do_eval without --do_train: glue evaluates only while it trains"},
+        {MODEL "--do_eval", "no texts to evaluate: give --task_name"},
+        {"--task_name sst2 --do_train --predict x", "--do_train: give the model to start from"},
         {MODEL "--task_name sst2 --do_train --do_predict", "--do_predict: give the texts"},
         {"--data_dir x --model_name_or_path bert-base-uncased", "models--bert-base-uncased"},
         {"--output_dir " FOLDER "/none --predict x", FOLDER "/none"},
@@ -352,6 +376,7 @@ int main(int argc, char **argv)
     CHECK_RUN(a_model_to_start_from_is_made);
     CHECK_RUN(it_learns_to_classify);
     CHECK_RUN(two_processes_have_the_same_scores);
+    CHECK_RUN(a_saved_model_is_evaluated_alone);
     CHECK_RUN(it_goes_on_where_it_stopped);
     CHECK_RUN(it_ends_after_so_many_steps);
     CHECK_RUN(a_norm_of_zero_does_not_clip);
