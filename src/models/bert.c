@@ -12,18 +12,39 @@ static const char *const bases[LS_BERT_KINDS] = {"bert", "distilbert", "roberta"
 
 /* ---- construction ---- */
 
-/* The end of a constructor: load weights from the folder or initialise them, and attach the configuration to save. */
-static ls_module *finish(ls_module *model, ls_bert_config *config, const char *from, const char *const names[2])
+/* What differs between the constructors. */
+typedef struct model_kind {
+    const char *who; /* the function that the program calls */
+    /* The modules, under this name of the architecture. The configuration may be changed to what shall be saved. */
+    ls_module *(*make)(ls_run *run, ls_bert_config *config, const char *architecture);
+    struct {
+        const char *architecture, *fresh; /* Transformers' name, and patterns of parameters that files may lack */
+    } of[LS_BERT_KINDS];
+} model_kind;
+
+/* Load weights from the folder or initialise them, and attach the configuration to save. */
+static void fill(ls_module *model, const ls_bert_config *config, const char *from, const char *architecture,
+                 const char *fresh)
 {
-    const char *architecture = names[0], *fresh = names[1];
-    ls_run *run = model ? model->object.run : NULL;
+    ls_run *run = model->object.run;
     bool has_weights = from && ls_path_kind_of(from) == LS_PATH_FOLDER;
-    if (model && !ls_failed(run) && !(has_weights && !fresh)) ls_bert_draw(model, config, has_weights ? fresh : NULL);
-    if (model && !ls_failed(run) && has_weights)
-        ls_pretrained_load(model, config->who, from, bases[config->kind], fresh);
-    if (model && !ls_failed(run) && !(model->config = ls_bert_config_text(config, architecture)))
+    if (!has_weights || fresh) ls_bert_draw(model, config, has_weights ? fresh : NULL);
+    if (has_weights && !ls_failed(run)) ls_pretrained_load(model, config->who, from, bases[config->kind], fresh);
+    if (!ls_failed(run) && !(model->config = ls_bert_config_text(config, architecture)))
         ls_fail(&run->errors, LS_ERR_MEMORY, "%s: no memory", architecture);
-    ls_json_free(config->file);
+}
+
+static ls_module *construct(const model_kind *kind, ls_run *run, const char *from, const ls_bert_opts *given,
+                            size_t opts_size)
+{
+    ls_bert_opts opts = LS_OPTS_READ(ls_bert_opts, given, opts_size);
+    ls_bert_config config;
+    ls_module *model = NULL;
+    bool ok = ls_bert_config_read(run, kind->who, from, &opts, &config);
+    const char *architecture = kind->of[config.kind].architecture;
+    if (ok) model = kind->make(run, &config, architecture);
+    if (model && !ls_failed(run)) fill(model, &config, from, architecture, kind->of[config.kind].fresh);
+    ls_json_free(config.file);
     if (!model || !ls_failed(run)) return model;
     ls_module_free(model); /* with all its parts */
     return NULL;
@@ -36,15 +57,19 @@ static ls_tensor *dropped(const ls_module *self, ls_tensor *x, double p)
 
 /* ---- the encoder alone ---- */
 
+static ls_module *encoder_new(ls_run *run, ls_bert_config *config, const char *architecture)
+{
+    (void)architecture;
+    return ls_bert_encoder_new(run, config, true);
+}
+
 ls_module *ls_bert_new_sized(ls_run *run, const char *from, const ls_bert_opts *given, size_t opts_size)
 {
-    static const char *const names[LS_BERT_KINDS][2] = {
-        {"BertModel", "pooler.*"}, {"DistilBertModel", NULL}, {"RobertaModel", "pooler.*"}};
-    ls_bert_opts opts = LS_OPTS_READ(ls_bert_opts, given, opts_size);
-    ls_bert_config config;
-    ls_module *model = NULL;
-    if (ls_bert_config_read(run, "ls_bert_new", from, &opts, &config)) model = ls_bert_encoder_new(run, &config, true);
-    return finish(model, &config, from, names[config.kind]);
+    static const model_kind kind = {
+        "ls_bert_new",
+        encoder_new,
+        {{"BertModel", "pooler.*"}, {"DistilBertModel", NULL}, {"RobertaModel", "pooler.*"}}};
+    return construct(&kind, run, from, given, opts_size);
 }
 
 /* ---- classification ---- */
@@ -92,7 +117,7 @@ static size_t put_label_names(const ls_bert_config *config, char *to)
     return used;
 }
 
-static ls_module *classifier_new(ls_run *run, const ls_bert_config *config, const char *architecture)
+static ls_module *classifier_new(ls_run *run, ls_bert_config *config, const char *architecture)
 {
     classifier *c = ls_layer_new_n(run, architecture, sizeof *c + put_label_names(config, NULL), classifier_forward);
     if (!c) return NULL;
@@ -121,16 +146,12 @@ static ls_module *classifier_new(ls_run *run, const ls_bert_config *config, cons
 ls_module *ls_bert_for_sequence_classification_new_sized(ls_run *run, const char *from, const ls_bert_opts *given,
                                                          size_t opts_size)
 {
-    static const char *const names[LS_BERT_KINDS][2] = {
-        {"BertForSequenceClassification", "classifier.*|bert.pooler.*"},
-        {"DistilBertForSequenceClassification", "pre_classifier.*|classifier.*"},
-        {"RobertaForSequenceClassification", "classifier.*"}};
-    ls_bert_opts opts = LS_OPTS_READ(ls_bert_opts, given, opts_size);
-    ls_bert_config config;
-    ls_module *model = NULL;
-    if (ls_bert_config_read(run, "ls_bert_for_sequence_classification_new", from, &opts, &config))
-        model = classifier_new(run, &config, names[config.kind][0]);
-    return finish(model, &config, from, names[config.kind]);
+    static const model_kind kind = {"ls_bert_for_sequence_classification_new",
+                                    classifier_new,
+                                    {{"BertForSequenceClassification", "classifier.*|bert.pooler.*"},
+                                     {"DistilBertForSequenceClassification", "pre_classifier.*|classifier.*"},
+                                     {"RobertaForSequenceClassification", "classifier.*"}}};
+    return construct(&kind, run, from, given, opts_size);
 }
 
 static ls_problem problem_of(const classifier *c, const ls_tensor *labels)
@@ -197,10 +218,12 @@ static ls_outputs qa_head_forward(ls_module *self, ls_tensor *const *x, int64_t 
     return LS_OUTPUTS(without_padding(start, x[1]), without_padding(end, x[1]));
 }
 
-static ls_module *qa_head_new(ls_run *run, const ls_bert_config *config, const char *architecture)
+static ls_module *qa_head_new(ls_run *run, ls_bert_config *config, const char *architecture)
 {
     qa_head *a = ls_layer_new_all(run, architecture, sizeof *a, qa_head_forward);
     if (!a) return NULL;
+    config->labels = NULL;
+    config->num_labels = 2; /* start and end, as in Transformers */
     a->dropout = config->qa_dropout;
     if (a->dropout > 0) ls_layer_says(a, "dropout %g", a->dropout);
     a->encoder = ls_module_add(&a->module, bases[config->kind], ls_bert_encoder_new(run, config, false));
@@ -211,17 +234,12 @@ static ls_module *qa_head_new(ls_run *run, const ls_bert_config *config, const c
 ls_module *ls_bert_for_question_answering_new_sized(ls_run *run, const char *from, const ls_bert_opts *given,
                                                     size_t opts_size)
 {
-    static const char *const names[LS_BERT_KINDS][2] = {{"BertForQuestionAnswering", "qa_outputs.*"},
-                                                        {"DistilBertForQuestionAnswering", "qa_outputs.*"},
-                                                        {"RobertaForQuestionAnswering", "qa_outputs.*"}};
-    ls_bert_opts opts = LS_OPTS_READ(ls_bert_opts, given, opts_size);
-    ls_bert_config config;
-    ls_module *model = NULL;
-    if (ls_bert_config_read(run, "ls_bert_for_question_answering_new", from, &opts, &config))
-        model = qa_head_new(run, &config, names[config.kind][0]);
-    config.labels = NULL;
-    config.num_labels = 2; /* start and end, as in Transformers */
-    return finish(model, &config, from, names[config.kind]);
+    static const model_kind kind = {"ls_bert_for_question_answering_new",
+                                    qa_head_new,
+                                    {{"BertForQuestionAnswering", "qa_outputs.*"},
+                                     {"DistilBertForQuestionAnswering", "qa_outputs.*"},
+                                     {"RobertaForQuestionAnswering", "qa_outputs.*"}}};
+    return construct(&kind, run, from, given, opts_size);
 }
 
 /* For logits [B,S] and positions [B] or [B,1]. */
@@ -260,7 +278,7 @@ typedef struct masked_lm_names {
     const char *bias, *dense, *norm, *decoder;
 } masked_lm_names;
 
-static ls_module *masked_lm_new(ls_run *run, const ls_bert_config *config, const char *architecture)
+static ls_module *masked_lm_new(ls_run *run, ls_bert_config *config, const char *architecture)
 {
     static const masked_lm_names names[LS_BERT_KINDS] = {
         {"cls.predictions", "cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm",
@@ -287,14 +305,11 @@ static ls_module *masked_lm_new(ls_run *run, const ls_bert_config *config, const
 
 ls_module *ls_bert_for_masked_lm_new_sized(ls_run *run, const char *from, const ls_bert_opts *given, size_t opts_size)
 {
-    static const char *const names[LS_BERT_KINDS][2] = {
-        {"BertForMaskedLM", "cls.*"}, {"DistilBertForMaskedLM", "vocab_*"}, {"RobertaForMaskedLM", "lm_head.*"}};
-    ls_bert_opts opts = LS_OPTS_READ(ls_bert_opts, given, opts_size);
-    ls_bert_config config;
-    ls_module *model = NULL;
-    if (ls_bert_config_read(run, "ls_bert_for_masked_lm_new", from, &opts, &config))
-        model = masked_lm_new(run, &config, names[config.kind][0]);
-    return finish(model, &config, from, names[config.kind]);
+    static const model_kind kind = {
+        "ls_bert_for_masked_lm_new",
+        masked_lm_new,
+        {{"BertForMaskedLM", "cls.*"}, {"DistilBertForMaskedLM", "vocab_*"}, {"RobertaForMaskedLM", "lm_head.*"}}};
+    return construct(&kind, run, from, given, opts_size);
 }
 
 ls_tensor *ls_bert_masked_lm_loss(ls_tensor *logits, ls_tensor *labels)

@@ -68,59 +68,50 @@ static void what_a_configuration_says_is_not_guessed(void)
 static void options_out_of_range_are_refused(void)
 {
     ls_run *run = ls_init(NULL, NULL);
-    CHECK(ls_bert_for_sequence_classification_new(run, TINY, .problem_type = (ls_problem)4) == NULL);
-    check_error(run, LS_ERR_VALUE, "problem_type is 4; must be one of ls_problem");
-    CHECK(ls_bert_for_sequence_classification_new(run, TINY, .problem_type = (ls_problem)-1) == NULL);
-    check_error(run, LS_ERR_VALUE, "problem_type is -1");
-    CHECK(ls_bert_for_sequence_classification_new(run, TINY, .classifier_dropout = 7) == NULL);
-    check_error(run, LS_ERR_VALUE, "classifier_dropout is 7; must be from 0 to 1");
-    CHECK(ls_bert_new(run, TINY, .hidden_dropout_prob = 1.5) == NULL);
-    check_error(run, LS_ERR_VALUE, "hidden_dropout_prob is 1.5; must be from 0 to 1");
-    CHECK(ls_bert_for_sequence_classification_new(run, TINY, .num_labels = 2147483647) == NULL);
-    check_error(run, LS_ERR_VALUE, "num_labels is 2147483647; must be from 1 to 16777216");
-    CHECK(ls_bert_new(run, NULL, .num_hidden_layers = 2147483647) == NULL);
-    check_error(run, LS_ERR_VALUE, "num_hidden_layers is 2147483647; must be from 1 to 1000");
+#define REFUSED(said, ...)                                                                                             \
+    CHECK(ls_bert_for_sequence_classification_new(run, NULL, __VA_ARGS__) == NULL);                                    \
+    check_error(run, LS_ERR_VALUE, said)
+    REFUSED("problem_type is 4; must be one of ls_problem", .problem_type = (ls_problem)4);
+    REFUSED("problem_type is -1", .problem_type = (ls_problem)-1);
+    REFUSED("classifier_dropout is 7; must be from 0 to 1", .classifier_dropout = 7);
+    REFUSED("hidden_dropout_prob is 1.5; must be from 0 to 1", .hidden_dropout_prob = 1.5);
+    REFUSED("num_labels is 0", .num_labels = 0);
+    REFUSED("num_labels is 2147483647; must be from 1 to 16777216", .num_labels = 2147483647);
+    REFUSED("num_hidden_layers is 0", .num_hidden_layers = 0);
+    REFUSED("num_hidden_layers is 2147483647; must be from 1 to 1000", .num_hidden_layers = 2147483647);
+    REFUSED("hidden_size 100 cannot be divided into 12 heads", .hidden_size = 100);
+#undef REFUSED
     ls_finish(run);
 }
 
 static void wrong_configurations_are_refused(void)
 {
+    static const struct {
+        const char *config;
+        ls_status code;
+        const char *said;
+    } wrong[] = {
+        {"{\"model_type\": \"gpt2\"}", LS_ERR_UNSUPPORTED,
+         "model_type \"gpt2\"; supported are bert, distilbert and roberta"},
+        {"{\"model_type\": 5}", LS_ERR_IO, "\"model_type\" of bert_configs/config.json is 5; expected a string"},
+        {"{\"vocab_size\": 50}", LS_ERR_IO, "bert_configs/config.json lacks \"model_type\""},
+        {"{\"model_type\": \"bert\", \"vocab_size\": 50}", LS_ERR_IO, "bert_configs/config.json lacks \"hidden_size\""},
+        {"{\"model_type\": \"bert\", \"vocab_size\": \"many\"}", LS_ERR_IO,
+         "\"vocab_size\" of bert_configs/config.json is \"many\"; expected an integer"},
+        {"{\"model_type\": ", LS_ERR_IO, "bert_configs/config.json: line 1"},
+        {"{\"model_type\": \"bert\", \"hidden_act\": \"golu\", " SIZES_OF_TINY "}", LS_ERR_UNSUPPORTED,
+         "hidden_act \"golu\"; supported are gelu, "},
+        {"{\"model_type\": \"bert\", " SIZES_OF_TINY "}", LS_ERR_IO, "bert_configs"}, /* there are no weights */
+    };
     folder_fresh(folder);
     ls_run *run = ls_init(NULL, NULL);
     CHECK(ls_bert_new(run, "nowhere") == NULL);
     check_error(run, LS_ERR_IO, "nowhere");
-    write_config("{\"model_type\": \"gpt2\"}");
-    CHECK(ls_bert_new(run, folder) == NULL);
-    check_error(run, LS_ERR_UNSUPPORTED, "model_type \"gpt2\"; supported are bert, distilbert and roberta");
-    write_config("{\"model_type\": 5}");
-    CHECK(ls_bert_new(run, folder) == NULL);
-    check_error(run, LS_ERR_IO, "\"model_type\" of bert_configs/config.json is 5; expected a string");
-    write_config("{\"vocab_size\": 50}");
-    CHECK(ls_bert_new(run, folder) == NULL);
-    check_error(run, LS_ERR_IO, "bert_configs/config.json lacks \"model_type\"");
-    write_config("{\"model_type\": \"bert\", \"vocab_size\": 50}");
-    CHECK(ls_bert_new(run, folder) == NULL);
-    check_error(run, LS_ERR_IO, "bert_configs/config.json lacks \"hidden_size\"");
-    write_config("{\"model_type\": \"bert\", \"vocab_size\": \"many\"}");
-    CHECK(ls_bert_new(run, folder) == NULL);
-    check_error(run, LS_ERR_IO, "\"vocab_size\" of bert_configs/config.json is \"many\"; expected an integer");
-    write_config("{\"model_type\": ");
-    CHECK(ls_bert_new(run, folder) == NULL);
-    check_error(run, LS_ERR_IO, "bert_configs/config.json: line 1");
-    write_config("{\"model_type\": \"bert\", \"hidden_act\": \"golu\", " SIZES_OF_TINY "}");
-    CHECK(ls_bert_new(run, folder) == NULL);
-    check_error(run, LS_ERR_UNSUPPORTED, "hidden_act \"golu\"; supported are gelu, ");
-    write_config("{\"model_type\": \"bert\", " SIZES_OF_TINY "}");
-    CHECK(ls_bert_new(run, folder) == NULL);
-    CHECK_MSG(ls_error(run) == LS_ERR_IO, "%s", ls_error_message(run)); /* there are no weights */
-    ls_clear_error(run);
-
-    CHECK(ls_bert_new(run, NULL, .hidden_size = 100) == NULL);
-    check_error(run, LS_ERR_VALUE, "hidden_size 100 cannot be divided into 12 heads");
-    CHECK(ls_bert_new(run, NULL, .num_hidden_layers = 0) == NULL);
-    check_error(run, LS_ERR_VALUE, "num_hidden_layers is 0");
-    CHECK(ls_bert_new(run, NULL, .num_labels = 0) == NULL);
-    check_error(run, LS_ERR_VALUE, "num_labels is 0");
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        write_config(wrong[i].config);
+        CHECK(ls_bert_new(run, folder) == NULL);
+        check_error(run, wrong[i].code, wrong[i].said);
+    }
     folder_remove(folder);
     ls_finish(run);
 }
