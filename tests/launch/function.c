@@ -385,7 +385,7 @@ int main(int argc, char **argv)
     CHECK_RUN(runs_in_each_worker);
     CHECK_RUN_FORK(names_the_worker_that_died);
     CHECK_RUN_FORK(says_what_it_launches);
-    CHECK_RUN(rank_0_need_not_be_marked);
+    CHECK_RUN_FORK(rank_0_need_not_be_marked);
     CHECK_RUN(survives_failures);
     CHECK_RUN(one_process_stays_here);
     CHECK_RUN_FORK(passes_signals_on);
