@@ -39,9 +39,20 @@ CALL(randn, ls_randn(run, LS_F32, 5, 7))
 CALL(bernoulli, ls_bernoulli_shape(run, LS_F32, 0.3, LS_SHAPE(41)))
 CALL(randperm, ls_randperm(run, 33))
 
-CALL2(add) CALL2(sub) CALL2(mul) CALL2(div) CALL2(pow) CALL2(maximum) CALL2(minimum)
+CALL2(add) CALL2(sub) CALL2(mul) CALL2(div) CALL2(pow) CALL2(maximum) CALL2(minimum) CALL2(remainder)
 CALL2(eq) CALL2(ne) CALL2(lt) CALL2(le) CALL2(gt) CALL2(ge) CALL2(logical_and) CALL2(logical_or)
 CALL(where, ls_where(in[0], in[1], in[2]))
+CALL(eq_scalar, ls_eq_scalar(in[0], 1))
+CALL(ne_scalar, ls_ne_scalar(in[0], 1))
+CALL(lt_scalar, ls_lt_scalar(in[0], 0.3))
+CALL(le_scalar, ls_le_scalar(in[0], 0.3))
+CALL(gt_scalar, ls_gt_scalar(in[0], 0.3))
+CALL(ge_scalar, ls_ge_scalar(in[0], 0.3))
+CALL(where_scalar, ls_where_scalar(in[0], in[1], -0.5))
+CALL(masked_fill, ls_masked_fill(in[1], in[0], -0.5))
+CALL(lerp, ls_lerp(in[0], in[1], 0.3))
+CALL(lerp_far, ls_lerp(in[0], in[1], 0.75))
+CALL(remainder_scalar, ls_remainder_scalar(in[0], -0.75))
 
 CALL(affine, ls_affine(in[0], 1.5, -0.25))
 CALL(pow_scalar, ls_pow_scalar(in[0], 2.5))
@@ -64,6 +75,10 @@ CALL(min_last, ls_min_dim(in[0], -1, true))
 CALL(var_all, ls_var(in[0], 1))
 CALL(var_dims, ls_var_dims(in[0], LS_DIMS(0, -1), 0, false))
 CALL(norm_dims, ls_norm_dims(in[0], LS_DIMS(1), false))
+CALL1(logsumexp) CALL1(any) CALL1(all)
+CALL(logsumexp_first, ls_logsumexp_dim(in[0], 0, true))
+CALL(any_last, ls_any_dim(in[0], -1, false))
+CALL(all_first, ls_all_dim(in[0], 0, true))
 CALL(argmax_first, ls_argmax_dim(in[0], 0, true))
 CALL(argmin, ls_argmin_dim(in[0], 1, false))
 CALL(cumsum, ls_cumsum(in[0], 1))
@@ -95,14 +110,35 @@ static ls_tensor *call_split_many(ls_run *run, ls_tensor **in)
 CALL(concat, ls_concat_n(1, in, 3))
 CALL(stack, ls_stack_n(1, in, 2))
 CALL(pad, ls_pad(in[0], LS_SHAPE(1, 0), LS_SHAPE(0, 2), -1))
+CALL(flip, ls_flip(in[0], 0, -1))
+CALL(roll, ls_roll(in[0], 2, 1))
+CALL(roll_back, ls_roll(in[0], -8, 0))
+CALL(repeat, ls_repeat(in[0], 2, 3, 1, 2))
+CALL(tril, ls_tril(in[0], 0))
+CALL(tril_above, ls_tril(in[0], 2))
+CALL(triu, ls_triu(in[0], 1))
 
 CALL(gather, ls_take_along_dim(in[0], 1, in[1]))
 CALL(scatter_add, ls_scatter_add(in[0], 0, in[1], in[2]))
+/* Indices of a permutation: where one occurs twice, a finite difference and the gradient of its source differ. */
+CALL(scatter, ls_scatter(in[0], 1, ls_slice(ls_argmax_dim(in[2], -1, true), 0, 0, 4, 1), in[1]))
+CALL(scatter_scalar, ls_scatter_scalar(in[0], 0, in[1], 2.5))
+CALL(one_hot, ls_one_hot(in[0], 7))
+CALL(bincount, ls_bincount(in[0], 7))
+CALL(multinomial, ls_multinomial(ls_ones(run, LS_F32, 3, 9), 4, false))
+CALL(multinomial_one, ls_multinomial(ls_ones(run, LS_F32, 9), 1, true))
+CALL(multinomial_many, ls_multinomial(ls_arange(run, LS_F32, 9, 0, 1), 40, true))
 CALL(index_select, ls_index_select(in[0], 1, in[1]))
 CALL(embedding, ls_embedding(in[0], in[1]))
 
 CALL2(matmul)
 CALL(matmul_transposed, ls_matmul(ls_transpose(in[0], -1, -2), ls_transpose(in[1], -1, -2)))
+CALL(einsum_attention, ls_einsum("bhqd,bhkd->bhqk", in[0], in[1]))
+CALL(einsum_dots, ls_einsum("...ij,...jk", in[0], in[1]))
+CALL(einsum_sum, ls_einsum("ijk -> ki", in[0]))
+CALL(einsum_outer, ls_einsum("i,j->ji", in[0], in[1]))
+CALL(einsum_three, ls_einsum("ab,bc,cd->da", in[0], in[1], in[2]))
+CALL(einsum_mixed, ls_einsum("zij,iz,k->jzk", in[0], in[1], in[2]))
 CALL(linear, ls_linear(in[0], in[1], in[2], LS_ACT_NONE))
 CALL(linear_plain, ls_linear(in[0], in[1], NULL, LS_ACT_NONE))
 CALL(linear_relu, ls_linear(in[0], in[1], in[2], LS_ACT_RELU))
@@ -112,6 +148,8 @@ CALL(linear_silu, ls_linear(in[0], in[1], in[2], LS_ACT_SILU))
 CALL(linear_tanh, ls_linear(in[0], in[1], in[2], LS_ACT_TANH))
 CALL(linear_sigmoid, ls_linear(in[0], in[1], in[2], LS_ACT_SIGMOID))
 CALL(conv, ls_conv2d(in[0], in[1], in[2], .padding = 1))
+CALL(conv1d, ls_conv1d(in[0], in[1], in[2], .stride = 2, .padding = 2, .dilation = 2))
+CALL(conv1d_groups, ls_conv1d(in[0], in[1], NULL, .groups = 2))
 CALL(conv_stride, ls_conv2d(in[0], in[1], in[2], .stride = 2, .padding = 1))
 CALL(conv_plain, ls_conv2d(in[0], in[1], NULL))
 CALL(conv_mixed, ls_conv2d(in[0], in[1], NULL, .stride_hw = {2, 1}, .padding_hw = {1, 2}, .dilation = 2))
@@ -161,6 +199,8 @@ CALL(batch_norm_eval, ls_batch_norm(in[0], .weight = in[1], .bias = in[2], .runn
                                                                 .running_var = in[4]))
 CALL(layer_norm, ls_layer_norm(in[0], in[1], in[2], 1e-5))
 CALL(layer_norm_plain, ls_layer_norm(in[0], NULL, NULL, 1e-3))
+CALL(rms_norm, ls_rms_norm(in[0], in[1], 1e-6))
+CALL(rms_norm_plain, ls_rms_norm(in[0], NULL, 1e-3))
 CALL(add_layer_norm, ls_add_layer_norm(in[0], in[1], in[2], in[3], 1e-5))
 CALL(dropout_add_layer_norm, ls_dropout_add_layer_norm(in[0], in[1], in[2], in[3], 0.3, 1e-5))
 CALL(dropout_add_layer_norm_plain, ls_dropout_add_layer_norm(in[0], in[1], NULL, NULL, 0.3, 1e-5))
@@ -216,6 +256,12 @@ const op_case op_cases[] = {
     EXACT(eq, eq, B(31), B(31)), EXACT(ne, ne, B(31), B(31)), EXACT(lt, lt, N(31), N(31)), EXACT(le, le, N(31), N(31)),
     EXACT(gt, gt, N(31), N(31)), EXACT(ge, ge, N(31), N(31)), EXACT(logical_and, logical_and, B(31), B(31)),
     EXACT(logical_or, logical_or, B(31), B(31)), EXACT(where, where, B(5, 7), N(5, 7), N(7)),
+    EXACT(remainder, remainder, N(3, 11), P(3, 11)), EXACT(remainder, remainder, P(2, 5), N(5)),
+    EXACT(remainder, remainder_scalar, N(21)), EXACT(eq_scalar, eq_scalar, B(31)), EXACT(ne_scalar, ne_scalar, B(31)),
+    EXACT(lt_scalar, lt_scalar, N(31)), EXACT(le_scalar, le_scalar, N(31)), EXACT(gt_scalar, gt_scalar, N(31)),
+    EXACT(ge_scalar, ge_scalar, N(31)), EXACT(where_scalar, where_scalar, B(5, 1), N(5, 7)),
+    EXACT(masked_fill, masked_fill, B(7), N(5, 7)), CASE(lerp, lerp, N(5, 7), N(7)),
+    CASE(lerp, lerp_far, N(5, 7), N(7)),
 
     EXACT(affine, affine, N(3, 21)), CASE(pow_scalar, pow_scalar, P(23)), CASE(pow_scalar, cube, N(23)),
     EXACT(clamp, clamp, N(47)), EXACT(neg, neg, N(33)), EXACT(abs, abs, N(33)), EXACT(sign, sign, N(33)),
@@ -231,7 +277,9 @@ const op_case op_cases[] = {
     CASE(sum, sum, SCALAR_N), CASE(mean, mean, N(5, 23)), CASE(mean, mean_last, N(3, 5, 7)), EXACT(max, max, D(3, 11)),
     EXACT(max, max_first, D(5, 7)), EXACT(min, min, D(3, 11)), EXACT(min, min_last, D(3, 11)),
     CASE(var, var_all, N(3, 11)), CASE(var, var_dims, N(3, 5, 7)), CASE(norm, norm, N(3, 11)),
-    CASE(norm, norm_dims, N(3, 11)), EXACT(argmax, argmax, D(4, 9)), EXACT(argmax, argmax_first, D(4, 9)),
+    CASE(norm, norm_dims, N(3, 11)), CASE(logsumexp, logsumexp, N(3, 11)), CASE(logsumexp, logsumexp_first, N(3, 11)),
+    EXACT(any, any, B(3, 5)), EXACT(any, any_last, B(9, 3)), EXACT(all, all, B(3, 5)), EXACT(all, all_first, B(3, 9)),
+    EXACT(argmax, argmax, D(4, 9)), EXACT(argmax, argmax_first, D(4, 9)),
     EXACT(argmin, argmin, D(4, 9)), CASE(cumsum, cumsum, N(3, 7, 5)), EXACT(topk, topk, D(5, 9)),
     EXACT(topk, topk_small, D(5, 9)), EXACT(sort, sort, D(5, 9)), EXACT(sort, sort_down, D(5, 9)),
 
@@ -239,17 +287,27 @@ const op_case op_cases[] = {
     EXACT(expand, expand, N(3, 1)), EXACT(slice, slice, N(3, 7)), EXACT(slice, select, N(3, 7)),
     EXACT(split, split, N(5, 9)), EXACT(split, split_many, N(6, 3)), EXACT(concat, concat, N(3, 2), N(3, 5), N(3, 1)),
     EXACT(stack, stack, N(3, 5), N(3, 5)), EXACT(pad, pad, N(3, 5)),
+    EXACT(flip, flip, N(3, 5, 7)), EXACT(roll, roll, N(3, 7, 5)), EXACT(roll, roll_back, N(5, 3)),
+    EXACT(repeat, repeat, N(3, 5, 2)), EXACT(tril, tril, N(2, 5, 7)), EXACT(tril, tril_above, N(7, 5)),
+    EXACT(triu, triu, N(2, 5, 7)),
 
     EXACT(gather, gather, N(4, 6), I(6, 3, 5)), CASE(scatter_add, scatter_add, N(4, 6), I(4, 3, 5), N(3, 6)),
+    EXACT(scatter, scatter, N(4, 6), N(4, 1), D(5, 6)), EXACT(scatter, scatter_scalar, N(4, 6), I(4, 3, 5)),
+    EXACT(one_hot, one_hot, I(7, 3, 4)), EXACT(bincount, bincount, I(7, 5, 9)), CHANCE(multinomial, multinomial, {0}),
+    CHANCE(multinomial, multinomial_one, {0}), CHANCE(multinomial, multinomial_many, {0}),
     EXACT(index_select, index_select, N(4, 6), I(6, 9)), EXACT(embedding, embedding, N(7, 5), I(7, 3, 4)),
 
     CASE(matmul, matmul, N(5, 17), N(17, 9)), CASE(matmul, matmul, N(33), N(33)), CASE(matmul, matmul, N(3, 5), N(5)),
     CASE(matmul, matmul, N(2, 1, 7, 5), N(3, 5, 4)), CASE(matmul, matmul_transposed, N(19, 13), N(21, 19)),
+    CASE(einsum, einsum_attention, N(2, 3, 5, 7), N(2, 3, 4, 7)), CASE(einsum, einsum_dots, N(3, 1, 5, 7), N(2, 7, 3)),
+    CASE(einsum, einsum_sum, N(3, 5, 4)), CASE(einsum, einsum_outer, N(5), N(7)),
+    CASE(einsum, einsum_three, N(3, 5), N(5, 4), N(4, 2)), CASE(einsum, einsum_mixed, N(3, 5, 4), N(5, 3), N(2)),
     CASE(linear, linear, N(2, 3, 17), N(13, 17), N(13)), CASE(linear, linear_plain, N(17), N(5, 17)),
     CASE(linear, linear_relu, N(7, 17), N(13, 17), N(13)), CASE(linear, linear_gelu, N(7, 17), N(13, 17), N(13)),
     CASE(linear, linear_gelu_tanh, N(7, 17), N(13, 17), N(13)), CASE(linear, linear_silu, N(7, 17), N(13, 17), N(13)),
     CASE(linear, linear_tanh, N(7, 17), N(13, 17), N(13)), CASE(linear, linear_sigmoid, N(7, 17), N(13, 17), N(13)),
     CASE(conv2d, conv, N(2, 3, 6, 5), N(4, 3, 3, 3), N(4)),
+    CASE(conv1d, conv1d, N(2, 3, 11), N(4, 3, 3), N(4)), CASE(conv1d, conv1d_groups, N(2, 4, 9), N(6, 2, 3)),
     CASE(conv2d, conv_stride, N(2, 5, 7, 6), N(9, 5, 3, 3), N(9)),
     CASE(conv2d, conv_plain, N(2, 5, 4, 4), N(3, 5, 1, 1)), CASE(conv2d, conv_mixed, N(1, 2, 9, 8), N(3, 2, 3, 2)),
     CASE(conv2d, conv_groups, N(2, 4, 5, 5), N(6, 2, 3, 3), N(6)),
@@ -283,6 +341,7 @@ const op_case op_cases[] = {
     LOOSE(batch_norm, batch_norm_eval, 4, N(4, 5, 3, 3), N(5), N(5), CONSTANT_N(5), CONSTANT_P(5)),
     LOOSE(layer_norm, layer_norm, 4, N(3, 4, 17), N(17), N(17)),
     LOOSE(layer_norm, layer_norm, 4, N(3, 4, 5), N(4, 5), N(4, 5)), LOOSE(layer_norm, layer_norm_plain, 4, N(5, 19)),
+    LOOSE(rms_norm, rms_norm, 4, N(3, 4, 5), N(4, 5)), LOOSE(rms_norm, rms_norm_plain, 4, N(5, 19)),
     LOOSE(dropout_add_layer_norm, add_layer_norm, 4, N(5, 19), N(5, 19), N(19), N(19)),
     LOOSE_CHANCE(dropout_add_layer_norm, dropout_add_layer_norm, 4, N(5, 19), N(5, 19), N(19), N(19)),
     LOOSE_CHANCE(dropout_add_layer_norm, dropout_add_layer_norm, 4, N(3, 2, 4, 5), N(3, 2, 4, 5), N(4, 5), N(4, 5)),

@@ -45,7 +45,7 @@ awk '
         gsub(/\|/, "\\|", summary)
         sub(/^LS_OP\(/, "")
         split($0, column, /, */)
-        gradient = column[4] != "none" ? "own" : column[2] == "BUILT" ? "parts" : ""
+        gradient = column[4] == "none" ? "" : column[4] == "parts" ? "parts" : "own"
         called = column[1] in function_of ? " (`" function_of[column[1]] "`)" : ""
         printf "| `%s`%s | %s | %s | %s | %s |\n", column[1], called, summary, tolower(column[2]), tolower(column[3]), gradient
     }' include/lockstep/ops.def

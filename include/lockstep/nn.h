@@ -210,6 +210,17 @@ LS_API ls_module *ls_conv2d_new_sized(ls_run *run, int64_t in, int64_t out, int6
 LS_API ls_module *ls_conv_transpose2d_new_sized(ls_run *run, int64_t in, int64_t out, int64_t kernel,
                                                 const ls_conv2d_new_opts *opts, size_t opts_size);
 
+/* x [N,in,L] -> [N,out,OL]. weight [out,in/groups,kernel], bias [out] */
+typedef struct ls_conv1d_new_opts {
+    int64_t stride LS_DEFAULT(1), padding LS_DEFAULT(0), dilation LS_DEFAULT(1), groups LS_DEFAULT(1);
+    bool bias LS_DEFAULT(true);
+    ls_options_end _ LS_DEFAULT({});
+} ls_conv1d_new_opts;
+#define ls_conv1d_new_opts_defaults .stride = 1, .dilation = 1, .groups = 1, .bias = true
+#define ls_conv1d_new(run, in, out, ...) LS_CALL_4(ls_conv1d_new, ls_conv1d_new_opts, run, in, out, __VA_ARGS__, )
+LS_API ls_module *ls_conv1d_new_sized(ls_run *run, int64_t in, int64_t out, int64_t kernel,
+                                      const ls_conv1d_new_opts *opts, size_t opts_size);
+
 /* x [N,C] or [N,C,...], like x. weight, bias, running_mean, running_var [C], num_batches_tracked (i64). A second input
  * is added before the activation: ls_forward(bn, x, shortcut). */
 typedef struct ls_batch_norm_new_opts {
@@ -240,6 +251,16 @@ LS_API ls_module *ls_layer_norm_new_sized(ls_run *run, int64_t features, const l
 #define ls_layer_norm_new_shape(run, ...) LS_CALL_2(ls_layer_norm_new_shape, ls_layer_norm_opts, run, __VA_ARGS__, )
 LS_API ls_module *ls_layer_norm_new_shape_sized(ls_run *run, ls_shape shape, const ls_layer_norm_opts *opts,
                                                 size_t opts_size);
+
+/* Over the last dimension of that many features. weight [features] */
+typedef struct ls_rms_norm_opts {
+    double epsilon LS_DEFAULT(1.1920928955078125e-07); /* the resolution of f32 */
+    bool affine LS_DEFAULT(true);                      /* with weight */
+    ls_options_end _ LS_DEFAULT({});
+} ls_rms_norm_opts;
+#define ls_rms_norm_opts_defaults .epsilon = 1.1920928955078125e-07, .affine = true
+#define ls_rms_norm_new(run, ...) LS_CALL_2(ls_rms_norm_new, ls_rms_norm_opts, run, __VA_ARGS__, )
+LS_API ls_module *ls_rms_norm_new_sized(ls_run *run, int64_t features, const ls_rms_norm_opts *opts, size_t opts_size);
 
 /* x [N,C,...], channels in `groups` equal parts. weight, bias [C] */
 typedef struct ls_group_norm_opts {

@@ -27,6 +27,8 @@ LS_API ls_tensor *ls_div(ls_tensor *a, ls_tensor *b); /* integers are divided in
 LS_API ls_tensor *ls_pow(ls_tensor *a, ls_tensor *b);
 LS_API ls_tensor *ls_maximum(ls_tensor *a, ls_tensor *b);
 LS_API ls_tensor *ls_minimum(ls_tensor *a, ls_tensor *b);
+/* What a leaves when divided by b, with the sign of b; 0 for integers divided by 0. */
+LS_API ls_tensor *ls_remainder(ls_tensor *a, ls_tensor *b);
 LS_API ls_tensor *ls_eq(ls_tensor *a, ls_tensor *b); /* comparisons give bool */
 LS_API ls_tensor *ls_ne(ls_tensor *a, ls_tensor *b);
 LS_API ls_tensor *ls_lt(ls_tensor *a, ls_tensor *b);
@@ -36,13 +38,23 @@ LS_API ls_tensor *ls_ge(ls_tensor *a, ls_tensor *b);
 LS_API ls_tensor *ls_logical_and(ls_tensor *a, ls_tensor *b);
 LS_API ls_tensor *ls_logical_or(ls_tensor *a, ls_tensor *b);
 LS_API ls_tensor *ls_where(ls_tensor *condition, ls_tensor *a, ls_tensor *b);
+LS_API ls_tensor *ls_lerp(ls_tensor *a, ls_tensor *b, double weight); /* a + weight * (b - a) */
 
 /* ---- One input ---- */
 LS_API ls_tensor *ls_affine(ls_tensor *x, double scale, double shift); /* x * scale + shift */
 LS_API ls_tensor *ls_add_scalar(ls_tensor *x, double value);
 LS_API ls_tensor *ls_mul_scalar(ls_tensor *x, double value);
 LS_API ls_tensor *ls_pow_scalar(ls_tensor *x, double exponent);
+LS_API ls_tensor *ls_remainder_scalar(ls_tensor *x, double value);
 LS_API ls_tensor *ls_clamp(ls_tensor *x, double low, double high);
+LS_API ls_tensor *ls_eq_scalar(ls_tensor *x, double value); /* comparisons with a number */
+LS_API ls_tensor *ls_ne_scalar(ls_tensor *x, double value);
+LS_API ls_tensor *ls_lt_scalar(ls_tensor *x, double value);
+LS_API ls_tensor *ls_le_scalar(ls_tensor *x, double value);
+LS_API ls_tensor *ls_gt_scalar(ls_tensor *x, double value);
+LS_API ls_tensor *ls_ge_scalar(ls_tensor *x, double value);
+LS_API ls_tensor *ls_where_scalar(ls_tensor *condition, ls_tensor *x, double value); /* x, else the number */
+LS_API ls_tensor *ls_masked_fill(ls_tensor *x, ls_tensor *mask, double value);       /* the number, else x */
 LS_API ls_tensor *ls_neg(ls_tensor *x);
 LS_API ls_tensor *ls_abs(ls_tensor *x);
 LS_API ls_tensor *ls_sign(ls_tensor *x);
@@ -89,6 +101,12 @@ LS_API ls_tensor *ls_var(ls_tensor *x, int correction); /* correction 1: divided
 LS_API ls_tensor *ls_var_dims(ls_tensor *x, ls_shape dims, int correction, bool keep);
 LS_API ls_tensor *ls_norm(ls_tensor *x);
 LS_API ls_tensor *ls_norm_dims(ls_tensor *x, ls_shape dims, bool keep);
+LS_API ls_tensor *ls_logsumexp(ls_tensor *x);
+LS_API ls_tensor *ls_logsumexp_dim(ls_tensor *x, int dim, bool keep);
+LS_API ls_tensor *ls_any(ls_tensor *x); /* bool: does an element, or every element, differ from 0? */
+LS_API ls_tensor *ls_any_dim(ls_tensor *x, int dim, bool keep);
+LS_API ls_tensor *ls_all(ls_tensor *x);
+LS_API ls_tensor *ls_all_dim(ls_tensor *x, int dim, bool keep);
 LS_API ls_tensor *ls_argmax(ls_tensor *x); /* over the last dimension, i64 */
 LS_API ls_tensor *ls_argmax_dim(ls_tensor *x, int dim, bool keep);
 LS_API ls_tensor *ls_argmin_dim(ls_tensor *x, int dim, bool keep);
@@ -121,14 +139,41 @@ LS_API ls_tensor *ls_stack_n(int dim, ls_tensor *const *tensors, int64_t count);
 /* Add before[d] and after[d] elements of `value` around dimension d. */
 LS_API ls_tensor *ls_pad(ls_tensor *x, ls_shape before, ls_shape after, double value);
 
+/* In reverse order along these dimensions: ls_flip(x, 2, 3). */
+#define ls_flip(x, ...) ls_flip_dims((x), LS_DIMS(__VA_ARGS__))
+LS_API ls_tensor *ls_flip_dims(ls_tensor *x, ls_shape dims);
+/* Element i moves to i + shift; those that leave at one end come in at the other. */
+LS_API ls_tensor *ls_roll(ls_tensor *x, int64_t shift, int dim);
+/* Copies beside each other, so many along each dimension; further dimensions are put in front: ls_repeat(x, 2, 1). */
+#define ls_repeat(x, ...) ls_repeat_shape((x), LS_SHAPE(__VA_ARGS__))
+LS_API ls_tensor *ls_repeat_shape(ls_tensor *x, ls_shape times);
+/* [...,M,N]: 0 above, or below, the diagonal; diagonal 1 is the one above the main diagonal. */
+LS_API ls_tensor *ls_tril(ls_tensor *x, int64_t diagonal);
+LS_API ls_tensor *ls_triu(ls_tensor *x, int64_t diagonal);
+
 /* ---- By index (i64 or i32) ---- */
 LS_API ls_tensor *ls_take_along_dim(ls_tensor *x, int dim, ls_tensor *index);
 LS_API ls_tensor *ls_scatter_add(ls_tensor *x, int dim, ls_tensor *index, ls_tensor *source);
+/* Elements of x at the index are replaced; of several with one index the last along dim stays. Or by a number. */
+LS_API ls_tensor *ls_scatter(ls_tensor *x, int dim, ls_tensor *index, ls_tensor *source);
+LS_API ls_tensor *ls_scatter_scalar(ls_tensor *x, int dim, ls_tensor *index, double value);
 LS_API ls_tensor *ls_index_select(ls_tensor *x, int dim, ls_tensor *index);
 LS_API ls_tensor *ls_embedding(ls_tensor *table, ls_tensor *index); /* [V,D], [...] -> [...,D] */
+/* index [...] -> [...,classes], i64: 1 at the index, else 0. */
+LS_API ls_tensor *ls_one_hot(ls_tensor *index, int64_t classes);
+/* How often each of 0 .. bins-1 occurs: i64 [bins]. A number outside is an error; ls_one_hot is alike. */
+LS_API ls_tensor *ls_bincount(ls_tensor *x, int64_t bins);
+/* Classes drawn with probabilities proportional to weights [C] or [N,C]: i64 [draws] or [N,draws]. Weights must be
+ * finite and not negative, and enough of them above 0: checking that waits for the device. */
+LS_API ls_tensor *ls_multinomial(ls_tensor *weights, int64_t draws, bool replacement);
 
 /* ---- Products ---- */
 LS_API ls_tensor *ls_matmul(ls_tensor *a, ls_tensor *b); /* [...,M,K] [...,K,N]; vectors as in PyTorch */
+/* Sums of products: ls_einsum("bhqd,bhkd->bhqk", q, k). A letter is an index; those that are not in the result are
+ * summed over. "..." stands for any leading dimensions. Without "->" the result has the letters that occur once, in
+ * alphabetical order. A letter occurs once in an operand. */
+#define ls_einsum(equation, ...) ls_einsum_n((equation), LS_ITEMS(ls_tensor *, __VA_ARGS__))
+LS_API ls_tensor *ls_einsum_n(const char *equation, ls_tensor *const *tensors, int64_t count);
 /* x [...,K], weight [N,K], bias [N] (optional) -> activation(x W^T + b) [...,N] */
 LS_API ls_tensor *ls_linear(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, ls_activation activation);
 
@@ -153,6 +198,16 @@ LS_API ls_tensor *ls_conv2d_sized(ls_tensor *x, ls_tensor *weight, ls_tensor *bi
 #define ls_conv_transpose2d(x, weight, ...) LS_CALL_3(ls_conv_transpose2d, ls_conv2d_opts, x, weight, __VA_ARGS__, )
 LS_API ls_tensor *ls_conv_transpose2d_sized(ls_tensor *x, ls_tensor *weight, ls_tensor *bias,
                                             const ls_conv2d_opts *opts, size_t opts_size);
+
+/* x [N,C,L], weight [O,C/groups,K], bias [O] (optional) */
+typedef struct ls_conv1d_opts {
+    int64_t stride LS_DEFAULT(1), padding LS_DEFAULT(0), dilation LS_DEFAULT(1), groups LS_DEFAULT(1);
+    ls_options_end _ LS_DEFAULT({});
+} ls_conv1d_opts;
+#define ls_conv1d_opts_defaults .stride = 1, .dilation = 1, .groups = 1
+#define ls_conv1d(x, weight, ...) LS_CALL_3(ls_conv1d, ls_conv1d_opts, x, weight, __VA_ARGS__, )
+LS_API ls_tensor *ls_conv1d_sized(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, const ls_conv1d_opts *opts,
+                                  size_t opts_size);
 
 /* Fused attention. q [B,H,S,D], k and v [B,H,T,D]; fewer key heads are shared by consecutive query heads. */
 typedef struct ls_attention_opts {
@@ -223,10 +278,13 @@ LS_API ls_tensor *ls_batch_norm_sized(ls_tensor *x, const ls_batch_norm_opts *op
 /* Over the last dimensions, as many as `weight` has (weight and bias optional: then over the last one). The usual
  * epsilon is 1e-5. */
 LS_API ls_tensor *ls_layer_norm(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, double epsilon);
-/* Of x + residual, which have the same shape. */
+/* x divided by its root mean square over the last dimensions, as many as `weight` has (optional: then over the last
+ * one), and multiplied by weight. The usual epsilon is 1.1920929e-7, the resolution of f32. */
+LS_API ls_tensor *ls_rms_norm(ls_tensor *x, ls_tensor *weight, double epsilon);
+/* Layer norm of x + residual, which have the same shape. */
 LS_API ls_tensor *ls_add_layer_norm(ls_tensor *x, ls_tensor *residual, ls_tensor *weight, ls_tensor *bias,
                                     double epsilon);
-/* Of ls_dropout(x, p) + residual: the same numbers in one step. */
+/* Layer norm of ls_dropout(x, p) + residual: the same numbers in one step. */
 LS_API ls_tensor *ls_dropout_add_layer_norm(ls_tensor *x, ls_tensor *residual, ls_tensor *weight, ls_tensor *bias,
                                             double p, double epsilon);
 /* Of summed embeddings, as at the input of a transformer: ls_layer_norm of ls_embedding(tables[0], indices[0]) +

@@ -90,8 +90,8 @@ typedef union ls_attrs {
     /* sum .. norm: bit d set = dimension d of in[0] is reduced; outputs keep it as size 1. var: correction. sum of
      * floating numbers: accumulate */
     struct { uint32_t mask; int32_t correction; int32_t accumulate; } reduce;
-    /* argmax, argmin, cumsum, softmax .., gather, scatter_add, index_select; index_add: flag = slices with index k are
-     * left out; sort: flag = descending; topk: flag = largest */
+    /* argmax, argmin, cumsum, softmax .., gather, scatter_add, scatter, index_select; index_add: flag = slices with
+     * index k are left out; sort: flag = descending; topk: flag = largest */
     struct { int32_t dim; int32_t flag; int64_t k; } axis;
     /* matmul, linear, linear_grad: compute in this type */
     struct { int32_t accumulate; ls_activation activation; ls_dtype compute; } product;
@@ -117,6 +117,10 @@ typedef union ls_attrs {
     struct { double lr, beta1, beta2, epsilon, weight_decay, bias1, bias2; int32_t decoupled, maximize; } adam;
     /* sgd_step */
     struct { double lr, momentum, dampening, weight_decay; int32_t nesterov, first, maximize; } sgd;
+    /* rmsprop_step */
+    struct { double lr, alpha, epsilon, weight_decay, momentum; int32_t maximize; } rmsprop;
+    /* adagrad_step; lr: of this step, after its decay */
+    struct { double lr, epsilon, weight_decay; int32_t maximize; } adagrad;
     /* all_reduce .. broadcast: which ls_reduction, from which rank, number of the communicator among the run's */
     struct { int32_t op, root, group; } collective;
 } ls_attrs;
@@ -135,7 +139,7 @@ typedef struct ls_call {
      * attrs, which are then 0:
      *   operators that draw   u64 [2]: seed, and the base of attrs' offset (uniform .. randperm, dropout, ...)
      *   adam_step             f64 [3]: lr, bias1, bias2
-     *   sgd_step              f64 [1]: lr
+     *   sgd_step, rmsprop_step, adagrad_step   f64 [1]: lr
      *   unscale               f64 [1]: value
      *   fill                  f64 [1]: shift */
     const ls_operand *live;

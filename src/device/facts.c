@@ -33,7 +33,9 @@ ls_effects ls_op_effects(const ls_call *call)
     case LS_OP_index_add:
     case LS_OP_sum_squares: return (ls_effects){.outputs_read = FIRST};
     case LS_OP_unscale:
+    case LS_OP_adagrad_step:
     case LS_OP_sgd_step: return (ls_effects){.outputs_read = FIRST | SECOND};
+    case LS_OP_rmsprop_step:
     case LS_OP_adam_step: return (ls_effects){.outputs_read = FIRST | SECOND | THIRD};
     default: return (ls_effects){0};
     }
@@ -61,6 +63,8 @@ enum {
     BYTES(loss),
     BYTES(adam),
     BYTES(sgd),
+    BYTES(rmsprop),
+    BYTES(adagrad),
     BYTES(collective),
 };
 
@@ -83,6 +87,8 @@ static int live_numbers(ls_call *call, double *at[LS_LIVE_MOST])
     case LS_OP_fill: return at[0] = &call->attrs.affine.shift, 1;
     case LS_OP_unscale: return at[0] = &call->attrs.scalar.value, 1;
     case LS_OP_sgd_step: return at[0] = &call->attrs.sgd.lr, 1;
+    case LS_OP_rmsprop_step: return at[0] = &call->attrs.rmsprop.lr, 1;
+    case LS_OP_adagrad_step: return at[0] = &call->attrs.adagrad.lr, 1;
     case LS_OP_adam_step:
         at[0] = &call->attrs.adam.lr;
         at[1] = &call->attrs.adam.bias1;

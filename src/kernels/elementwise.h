@@ -20,6 +20,7 @@
     LS_MAP(pow, 2, SAME, ALL, 30000)                                                                                   \
     LS_MAP(maximum, 2, SAME, ALL, 250)                                                                                 \
     LS_MAP(minimum, 2, SAME, ALL, 250)                                                                                 \
+    LS_MAP(remainder, 2, SAME, ALL, 8000)                                                                              \
     LS_MAP(eq, 2, BOOL, ALL, 250)                                                                                      \
     LS_MAP(ne, 2, BOOL, ALL, 250)                                                                                      \
     LS_MAP(lt, 2, BOOL, ALL, 250)                                                                                      \

@@ -7,7 +7,8 @@
 
 static ls_optim_kernels tables[LS_ISA_COUNT];
 static const ls_family_field fields[] = {
-    LS_FAMILY_FIELD(ls_optim_kernels, adam), LS_FAMILY_FIELD(ls_optim_kernels, sgd),
+    LS_FAMILY_FIELD(ls_optim_kernels, adam),    LS_FAMILY_FIELD(ls_optim_kernels, sgd),
+    LS_FAMILY_FIELD(ls_optim_kernels, rmsprop), LS_FAMILY_FIELD(ls_optim_kernels, adagrad),
     LS_FAMILY_FIELD(ls_optim_kernels, squares), LS_FAMILY_FIELD(ls_optim_kernels, unscale)};
 ls_family ls_family_optim = {
     .name = "optim",
@@ -58,4 +59,23 @@ ls_sgd ls_sgd_of(const ls_attrs *attrs)
                     .step = attrs->sgd.lr,
                     .first = attrs->sgd.first,
                     .nesterov = attrs->sgd.nesterov};
+}
+
+ls_rmsprop ls_rmsprop_of(const ls_attrs *attrs)
+{
+    return (ls_rmsprop){.gradient_sign = attrs->rmsprop.maximize ? -1 : 1,
+                        .l2_decay = attrs->rmsprop.weight_decay,
+                        .alpha = attrs->rmsprop.alpha,
+                        .blend = 1 - attrs->rmsprop.alpha,
+                        .epsilon = attrs->rmsprop.epsilon,
+                        .momentum = attrs->rmsprop.momentum,
+                        .step = attrs->rmsprop.lr};
+}
+
+ls_adagrad ls_adagrad_of(const ls_attrs *attrs)
+{
+    return (ls_adagrad){.gradient_sign = attrs->adagrad.maximize ? -1 : 1,
+                        .l2_decay = attrs->adagrad.weight_decay,
+                        .epsilon = attrs->adagrad.epsilon,
+                        .step = attrs->adagrad.lr};
 }

@@ -24,12 +24,30 @@ typedef struct ls_sgd {
     bool nesterov;
 } ls_sgd;
 
+typedef struct ls_rmsprop {
+    double gradient_sign, l2_decay;
+    double alpha, blend; /* v = alpha * v + blend * gradient^2 */
+    double epsilon;      /* direction = gradient / (sqrt(v) + epsilon) */
+    double momentum;     /* buffer = momentum * buffer + direction, applied instead */
+    double step;
+} ls_rmsprop;
+
+typedef struct ls_adagrad {
+    double gradient_sign, l2_decay;
+    double epsilon; /* sum += gradient^2; p -= step * gradient / (sqrt(sum) + epsilon) */
+    double step;
+} ls_adagrad;
+
 ls_adam ls_adam_of(const ls_attrs *attrs);
 ls_sgd ls_sgd_of(const ls_attrs *attrs);
+ls_rmsprop ls_rmsprop_of(const ls_attrs *attrs);
+ls_adagrad ls_adagrad_of(const ls_attrs *attrs);
 
-/* All arrays of one type, F32 or F64. p, m, v and the momentum buffer (may be NULL) are updated. */
+/* All arrays of one type, F32 or F64. p, m, v, sum and the momentum buffer (may be NULL) are updated. */
 typedef void ls_adam_fn(int64_t n, void *p, void *m, void *v, const void *g, const ls_adam *how);
 typedef void ls_sgd_fn(int64_t n, void *p, void *buffer, const void *g, const ls_sgd *how);
+typedef void ls_rmsprop_fn(int64_t n, void *p, void *v, void *buffer, const void *g, const ls_rmsprop *how);
+typedef void ls_adagrad_fn(int64_t n, void *p, void *sum, const void *g, const ls_adagrad *how);
 /* Sum of squares, accumulated in f64. */
 typedef double ls_squares_fn(int64_t n, const void *x);
 /* g *= factor; true if all were finite before. */
@@ -38,6 +56,8 @@ typedef bool ls_unscale_fn(int64_t n, void *g, double factor);
 typedef struct ls_optim_kernels {
     ls_adam_fn *adam[LS_DTYPE_COUNT];       /* F32, F64 */
     ls_sgd_fn *sgd[LS_DTYPE_COUNT];         /* F32, F64 */
+    ls_rmsprop_fn *rmsprop[LS_DTYPE_COUNT]; /* F32, F64 */
+    ls_adagrad_fn *adagrad[LS_DTYPE_COUNT]; /* F32, F64 */
     ls_squares_fn *squares[LS_DTYPE_COUNT]; /* floating types */
     ls_unscale_fn *unscale[LS_DTYPE_COUNT]; /* floating types */
 } ls_optim_kernels;

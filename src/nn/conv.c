@@ -110,3 +110,44 @@ ls_module *ls_conv_transpose2d_new_sized(ls_run *run, int64_t in, int64_t out, i
 {
     return conv_new(run, in, out, kernel, CONV_TRANSPOSED, opts, opts_size);
 }
+
+/* ---- one dimension ---- */
+
+typedef struct conv1d_layer {
+    ls_module module;
+    ls_tensor *weight, *bias; /* [out,in/groups,K]; [out] or NULL */
+    ls_conv1d_opts geometry;
+} conv1d_layer;
+
+static ls_tensor *conv1d_forward(ls_module *self, ls_tensor *x, void *user)
+{
+    (void)user;
+    const conv1d_layer *c = (const conv1d_layer *)self;
+    return ls_conv1d_sized(x, c->weight, c->bias, &c->geometry, LS_OPTS_SIZE(ls_conv1d_opts));
+}
+
+ls_module *ls_conv1d_new_sized(ls_run *run, int64_t in, int64_t out, int64_t kernel, const ls_conv1d_new_opts *given,
+                               size_t opts_size)
+{
+    ls_conv1d_new_opts opts = LS_OPTS_READ(ls_conv1d_new_opts, given, opts_size);
+    conv1d_layer *c = ls_layer_new(run, "Conv1d", sizeof *c, conv1d_forward);
+    if (!c) return NULL;
+    bool divides = opts.groups > 0 && in > 0 && out > 0 && in % opts.groups == 0 && out % opts.groups == 0;
+    if (!divides || kernel < 1 || opts.stride < 1 || opts.padding < 0 || opts.dilation < 1) {
+        ls_fail(&run->errors, LS_ERR_VALUE,
+                "Conv1d: %lld to %lld channels in %lld groups with a kernel of %lld, stride %lld, padding %lld, "
+                "dilation %lld: groups must divide the channels, padding may be 0, the others are at least 1",
+                (long long)in, (long long)out, (long long)opts.groups, (long long)kernel, (long long)opts.stride,
+                (long long)opts.padding, (long long)opts.dilation);
+        return ls_layer_done(c);
+    }
+    c->geometry = (ls_conv1d_opts){
+        .stride = opts.stride, .padding = opts.padding, .dilation = opts.dilation, .groups = opts.groups};
+    ls_layer_says(c, "stride %lld padding %lld dilation %lld", (long long)opts.stride, (long long)opts.padding,
+                  (long long)opts.dilation);
+    int64_t depth = in / opts.groups;
+    double bound = 1 / sqrt((double)(depth * kernel));
+    c->weight = ls_parameter_uniform(&c->module, "weight", bound, LS_SHAPE(out, depth, kernel));
+    if (opts.bias) c->bias = ls_parameter_uniform(&c->module, "bias", bound, LS_SHAPE(out));
+    return ls_layer_done(c);
+}

@@ -140,3 +140,23 @@ ls_module *ls_group_norm_new_sized(ls_run *run, int64_t groups, int64_t channels
     else add_affine(m, LS_SHAPE(channels), opts.affine, true);
     return ls_layer_done(m);
 }
+
+/* ---- root mean square ---- */
+
+static ls_tensor *rms_norm_forward(ls_module *self, ls_tensor *x, void *user)
+{
+    (void)user;
+    const ls_norm_layer *m = (const ls_norm_layer *)self;
+    return ls_rms_norm(x, m->weight, m->epsilon);
+}
+
+ls_module *ls_rms_norm_new_sized(ls_run *run, int64_t features, const ls_rms_norm_opts *given, size_t opts_size)
+{
+    ls_rms_norm_opts opts = LS_OPTS_READ(ls_rms_norm_opts, given, opts_size);
+    ls_norm_layer *m = ls_layer_new(run, "RMSNorm", sizeof *m, rms_norm_forward);
+    if (!m) return NULL;
+    m->epsilon = opts.epsilon;
+    ls_layer_says(m, "epsilon %g", m->epsilon);
+    add_affine(m, LS_SHAPE(features), opts.affine, false);
+    return ls_layer_done(m);
+}

@@ -128,6 +128,29 @@ ls_tensor *ls_conv2d_norm(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, cons
     return op_run(op, 8, in, 1, &y, &attrs, &none) ? y : &run->poison;
 }
 
+/* ---- conv1d ---- */
+
+/* As a convolution of images of height 1. */
+ls_tensor *ls_conv1d_sized(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, const ls_conv1d_opts *given,
+                           size_t opts_size)
+{
+    ls_conv1d_opts opts = LS_OPTS_READ(ls_conv1d_opts, given, opts_size);
+    ls_run *run = op_begin(LS_OP_conv1d, 2, 3, (ls_tensor *[]){x, weight, bias});
+    if (!run) return op_poison(x ? x : weight);
+    if (x->view.ndim != 3 || weight->view.ndim != 3)
+        return op_error(run, LS_OP_conv1d, LS_ERR_SHAPE, "%s and weight %s must have three dimensions", OP_TEXT(x),
+                        OP_TEXT(weight));
+    ls_conv2d_opts geometry = {.stride_hw = {1, opts.stride},
+                               .padding_hw = {0, opts.padding},
+                               .dilation_hw = {1, opts.dilation},
+                               .groups = opts.groups};
+    ls_tensor *y =
+        ls_conv2d_sized(ls_unsqueeze(x, 2), ls_unsqueeze(weight, 2), bias, &geometry, LS_OPTS_SIZE(ls_conv2d_opts));
+    return ls_failed(run) ? &run->poison : ls_squeeze(y, 2);
+}
+
+/* ---- gradients ---- */
+
 /* Gradient of the input, if it is wanted, by the opposite operator. */
 static void input_gradient(ls_node *node, ls_opcode op, ls_tensor *dy, ls_tensor *weight, ls_tensor **dx)
 {

@@ -119,6 +119,7 @@ BINARY(div, RESULT_FLOAT, SAVE_INPUTS)
 BINARY(pow, RESULT_PROMOTED, SAVE_ALL)
 BINARY(maximum, RESULT_PROMOTED, SAVE_INPUTS)
 BINARY(minimum, RESULT_PROMOTED, SAVE_INPUTS)
+BINARY(remainder, RESULT_PROMOTED, SAVE_INPUTS)
 BINARY(eq, RESULT_BOOL, SAVE_NOTHING)
 BINARY(ne, RESULT_BOOL, SAVE_NOTHING)
 BINARY(lt, RESULT_BOOL, SAVE_NOTHING)
@@ -182,6 +183,13 @@ BACK(maximum)
 BACK(minimum)
 {
     back_extreme(node, dy[0], dx, ls_lt);
+}
+
+BACK(remainder) /* of a - b floor(a / b) */
+{
+    ls_tensor *a = node->saved[0], *b = node->saved[1];
+    if (ls_wants(node, 0)) dx[0] = dy[0];
+    if (ls_wants(node, 1)) dx[1] = ls_neg(ls_mul(dy[0], ls_floor(ls_div(a, b))));
 }
 
 ls_tensor *ls_where(ls_tensor *condition, ls_tensor *a, ls_tensor *b)
@@ -322,15 +330,9 @@ BACK(erf) /* 2 / sqrt(pi) exp(-x^2) */
 
 /* ---- one input and numbers ---- */
 
-/* A whole number that integer arithmetic can use. */
-static bool is_whole(double value)
-{
-    return value >= -0x1p63 && value < 0x1p63 && value == (double)(int64_t)value;
-}
-
 ls_tensor *ls_affine(ls_tensor *x, double scale, double shift)
 {
-    bool whole = is_whole(scale) && is_whole(shift);
+    bool whole = op_is_whole(scale) && op_is_whole(shift);
     return unary(LS_OP_affine, x, &(ls_attrs){.affine = {.scale = scale, .shift = shift}}, !whole, 0, KEEP_NONE);
 }
 

@@ -41,40 +41,65 @@ BACK(gather)
     dx[0] = ls_scatter_add(zeros, node->attrs.axis.dim, node->saved[0], dy[0]);
 }
 
-ls_tensor *ls_scatter_add(ls_tensor *x, int dim, ls_tensor *index, ls_tensor *source)
+static ls_tensor *scattered(ls_opcode op, ls_tensor *x, int dim, ls_tensor *index, ls_tensor *source)
 {
-    ls_run *run = op_begin(LS_OP_scatter_add, 3, 3, (ls_tensor *[]){x, index, source});
+    ls_run *run = op_begin(op, 3, 3, (ls_tensor *[]){x, index, source});
     if (!run) return op_poison(x);
     int d = op_dim(dim, x->view.ndim);
-    if (!index_fits(run, LS_OP_scatter_add, x, d, index)) return &run->poison;
+    if (!index_fits(run, op, x, d, index)) return &run->poison;
     bool ok = index->view.ndim == x->view.ndim && source->view.ndim == x->view.ndim;
     for (int e = 0; ok && e < x->view.ndim; e++)
         ok = (e == d || index->view.dim[e] <= x->view.dim[e]) && index->view.dim[e] <= source->view.dim[e];
     if (!ok)
-        return op_error(run, LS_OP_scatter_add, LS_ERR_SHAPE, "index %s and source %s do not fit %s", OP_TEXT(index),
-                        OP_TEXT(source), OP_TEXT(x));
+        return op_error(run, op, LS_ERR_SHAPE, "index %s and source %s do not fit %s", OP_TEXT(index), OP_TEXT(source),
+                        OP_TEXT(x));
     ls_tensor *in[3] = {x, index, op_as(source, x->view.dtype)};
     ls_tensor *y = op_new(x, x->view.dtype, ls_view_shape(&x->view));
     ls_node *node;
-    if (ls_failed(run) || !op_run(LS_OP_scatter_add, 3, in, 1, &y, &(ls_attrs){.axis = {.dim = d}}, &node))
-        return &run->poison;
+    if (ls_failed(run) || !op_run(op, 3, in, 1, &y, &(ls_attrs){.axis = {.dim = d}}, &node)) return &run->poison;
     ls_save(node, index);
     return y;
+}
+
+ls_tensor *ls_scatter_add(ls_tensor *x, int dim, ls_tensor *index, ls_tensor *source)
+{
+    return scattered(LS_OP_scatter_add, x, dim, index, source);
+}
+
+ls_tensor *ls_scatter(ls_tensor *x, int dim, ls_tensor *index, ls_tensor *source)
+{
+    return scattered(LS_OP_scatter, x, dim, index, source);
+}
+
+ls_tensor *ls_scatter_scalar(ls_tensor *x, int dim, ls_tensor *index, double value)
+{
+    ls_run *run = op_begin(LS_OP_scatter, 2, 2, (ls_tensor *[]){x, index});
+    if (!run) return op_poison(x);
+    ls_tensor *number = op_number(LS_OP_scatter, x, value);
+    return ls_failed(run) ? &run->poison : ls_scatter(x, dim, index, op_expanded(number, ls_view_shape(&index->view)));
+}
+
+/* What was written from the source. */
+static ls_tensor *back_source(ls_node *node, ls_tensor *dy)
+{
+    ls_tensor *picked = ls_take_along_dim(dy, node->attrs.axis.dim, node->saved[0]);
+    ls_shape source = node->in[2].shape; /* may be larger than the index: the rest has gradient 0 */
+    if (ls_failed(dy->run) || ls_shape_equal(ls_view_shape(&picked->view), source)) return picked;
+    ls_shape before = {.ndim = source.ndim}, after = {.ndim = source.ndim};
+    for (int d = 0; d < source.ndim; d++) after.dim[d] = source.dim[d] - picked->view.dim[d];
+    return ls_pad(picked, before, after, 0);
 }
 
 BACK(scatter_add)
 {
     if (ls_wants(node, 0)) dx[0] = dy[0];
-    if (!ls_wants(node, 2)) return;
-    ls_tensor *picked = ls_take_along_dim(dy[0], node->attrs.axis.dim, node->saved[0]);
-    ls_shape source = node->in[2].shape; /* may be larger than the index: the rest has gradient 0 */
-    if (ls_failed(dy[0]->run) || ls_shape_equal(ls_view_shape(&picked->view), source)) {
-        dx[2] = picked;
-        return;
-    }
-    ls_shape before = {.ndim = source.ndim}, after = {.ndim = source.ndim};
-    for (int d = 0; d < source.ndim; d++) after.dim[d] = source.dim[d] - picked->view.dim[d];
-    dx[2] = ls_pad(picked, before, after, 0);
+    if (ls_wants(node, 2)) dx[2] = back_source(node, dy[0]);
+}
+
+BACK(scatter) /* as in PyTorch, that of the source is right if no index occurs twice */
+{
+    if (ls_wants(node, 0)) dx[0] = ls_scatter_scalar(dy[0], node->attrs.axis.dim, node->saved[0], 0);
+    if (ls_wants(node, 2)) dx[2] = back_source(node, dy[0]);
 }
 
 ls_tensor *ls_index_select(ls_tensor *x, int dim, ls_tensor *index)
@@ -162,4 +187,38 @@ BACK(embedding)
     ls_tensor *back = node->saved[1];
     if (back) dx[0] = ls_embedding(ls_reshape(dy[0], -1, ls_dim(dy[0], -1)), ls_reshape(back, -1));
     else dx[0] = op_table_gradient(node, 0, node->extra[0], node->saved[0], dy[0]);
+}
+
+/* ---- indices as numbers ---- */
+
+/* [...,count] of zeros, with 1 added at every index: the device finds indices out of range. */
+static ls_tensor *marked(ls_tensor *index, ls_shape zeros)
+{
+    ls_tensor *one = op_full(index, LS_I64, 1, LS_SCALAR), *none = op_full(index, LS_I64, 0, zeros);
+    if (ls_failed(index->run)) return &index->run->poison;
+    return ls_scatter_add(none, -1, index, op_expanded(one, ls_view_shape(&index->view)));
+}
+
+ls_tensor *ls_one_hot(ls_tensor *index, int64_t classes)
+{
+    ls_run *run = op_begin(LS_OP_one_hot, 1, 1, &index);
+    if (!run || !op_index_type(run, LS_OP_one_hot, index)) return op_poison(index);
+    ls_shape shape = ls_view_shape(&index->view);
+    if (classes < 1 || shape.ndim == LS_MAX_DIMS)
+        return op_error(run, LS_OP_one_hot, LS_ERR_VALUE,
+                        "%lld classes of %s: there must be at least 1, and fewer than "
+                        "%d dimensions",
+                        (long long)classes, OP_TEXT(index), LS_MAX_DIMS);
+    shape.dim[shape.ndim++] = classes;
+    index = ls_unsqueeze(index, -1);
+    return ls_failed(run) ? &run->poison : marked(index, shape);
+}
+
+ls_tensor *ls_bincount(ls_tensor *x, int64_t bins)
+{
+    ls_run *run = op_begin(LS_OP_bincount, 1, 1, &x);
+    if (!run || !op_index_type(run, LS_OP_bincount, x)) return op_poison(x);
+    if (bins < 0) return op_error(run, LS_OP_bincount, LS_ERR_VALUE, "%lld bins", (long long)bins);
+    x = ls_reshape(x, -1);
+    return ls_failed(run) ? &run->poison : marked(x, LS_SHAPE(bins));
 }

@@ -397,3 +397,27 @@ BACK(group_norm)
     ls_tensor *out[3] = {dx[0], op_gradient(node, 1, x, 1, accumulate, dx), op_gradient(node, 2, x, 2, accumulate, dx)};
     op_submit(LS_OP_group_norm_grad, 5, in, 3, out, &node->attrs);
 }
+
+/* ---- root mean square ---- */
+
+/* Half types are computed in f32 and rounded once. */
+ls_tensor *ls_rms_norm(ls_tensor *x, ls_tensor *weight, double epsilon)
+{
+    ls_opcode op = LS_OP_rms_norm;
+    ls_run *run = op_begin(op, 1, 2, (ls_tensor *[]){x, weight});
+    if (!run || !is_floating(run, op, x) || !numbers_sound(run, op, epsilon, 0)) return op_poison(x);
+    int n = x->view.ndim, over = weight ? weight->view.ndim : 1;
+    bool fits = over >= 1 && over <= n;
+    for (int d = 0; fits && weight && d < over; d++) fits = weight->view.dim[d] == x->view.dim[n - over + d];
+    if (!fits)
+        return op_error(run, op, LS_ERR_SHAPE, "weight %s does not have the last dimensions of %s",
+                        weight ? OP_TEXT(weight) : "(none)", OP_TEXT(x));
+    ls_shape dims = {.ndim = over};
+    for (int d = 0; d < over; d++) dims.dim[d] = n - over + d;
+    ls_dtype dtype = x->view.dtype;
+    ls_tensor *wide = op_as(x, statistics_type(x));
+    ls_tensor *square = ls_mean_dims(ls_square(wide), dims, true);
+    ls_tensor *y = ls_mul(wide, ls_rsqrt(ls_add_scalar(square, epsilon)));
+    if (weight) y = ls_mul(y, op_as(weight, statistics_type(x)));
+    return ls_cast(y, dtype);
+}

@@ -9,6 +9,7 @@
 /* ---- the table, from ops.def ---- */
 
 #define ls_back_none NULL
+#define ls_back_parts NULL
 
 const ls_op_info ls_op_table[LS_OP_COUNT] = {
 #define LS_OP(name, kind, policy, gradient, attributes, summary)                                                       \
@@ -206,7 +207,48 @@ ls_tensor *op_full(ls_tensor *like, ls_dtype dtype, double value, ls_shape shape
     return t->life == LS_LIFE_LIVE && ls_raw_fill(t, value) ? t : &like->run->poison;
 }
 
+ls_tensor *op_sequence(ls_tensor *like, int64_t n, int64_t start, int64_t step)
+{
+    ls_tensor *t = op_new(like, LS_I64, LS_SHAPE(n));
+    ls_attrs attrs = {.affine = {.scale = (double)step, .shift = (double)start}};
+    return op_submit(LS_OP_arange, 0, NULL, 1, &t, &attrs) ? t : &like->run->poison;
+}
+
+bool op_dims_mask(const ls_tensor *x, ls_shape dims, uint32_t *mask)
+{
+    *mask = dims.ndim ? 0 : (1u << x->view.ndim) - 1;
+    if (dims.ndim < 0 || dims.ndim > LS_MAX_DIMS) return false;
+    for (int i = 0; i < dims.ndim; i++) {
+        int d = dims.dim[i] >= -LS_MAX_DIMS && dims.dim[i] < LS_MAX_DIMS ? op_dim((int)dims.dim[i], x->view.ndim) : -1;
+        if (d < 0) return false;
+        *mask |= 1u << d;
+    }
+    return true;
+}
+
 /* ---- number types ---- */
+
+ls_dtype op_meeting_type(const ls_tensor *x, double value)
+{
+    static const struct {
+        double low, high;
+    } range[LS_DTYPE_COUNT] = {[LS_BOOL] = {0, 1},
+                               [LS_U8] = {0, UINT8_MAX},
+                               [LS_I8] = {INT8_MIN, INT8_MAX},
+                               [LS_I32] = {INT32_MIN, INT32_MAX},
+                               [LS_I64] = {-0x1p63, 0x1p63}};
+    ls_dtype dtype = x->view.dtype;
+    if (ls_dtype_is_float(dtype)) return dtype;
+    if (!op_is_whole(value)) return LS_F32;
+    return value >= range[dtype].low && value <= range[dtype].high ? dtype : LS_I64;
+}
+
+ls_tensor *op_number(ls_opcode op, ls_tensor *x, double value)
+{
+    if (op_meeting_type(x, value) != x->view.dtype)
+        return op_error(x->run, op, LS_ERR_VALUE, "%g is not a number of %s; ls_cast() it first", value, OP_TEXT(x));
+    return op_full(x, x->view.dtype, value, LS_SCALAR);
+}
 
 ls_tensor *op_as(ls_tensor *x, ls_dtype dtype)
 {

@@ -24,12 +24,14 @@
 
 extern const ls_op_info ls_op_table[LS_OP_COUNT];
 
-/* All gradients, ls_back_<gradient>, named in ops.def. "none" is declared under an unused name. */
+/* All gradients, ls_back_<gradient>, named in ops.def. "none" and "parts" are declared under an unused name. */
 #define ls_back_none ls_back_unused
+#define ls_back_parts ls_back_unused
 #define LS_OP(name, kind, policy, gradient, attributes, summary) extern ls_backward_fn ls_back_##gradient;
 #include <lockstep/ops.def>
 #undef LS_OP
 #undef ls_back_none
+#undef ls_back_parts
 
 #define BACK(name) void ls_back_##name(ls_node *node, ls_tensor *const *dy, ls_tensor **dx)
 
@@ -76,6 +78,8 @@ static inline int op_dim(int dim, int ndim)
     if (dim < 0) dim += ndim;
     return dim >= 0 && dim < ndim ? dim : -1;
 }
+/* A set of dimensions of x as bits; no dimensions given (ndim 0) means all. False if one does not exist. */
+bool op_dims_mask(const ls_tensor *x, ls_shape dims, uint32_t *mask);
 
 static inline bool op_same_shape(const ls_operand *a, const ls_operand *b)
 {
@@ -139,7 +143,19 @@ static inline ls_tensor *op_new(ls_tensor *like, ls_dtype dtype, ls_shape shape)
 {
     return ls_tensor_new(like->run, like->storage->device, dtype, shape);
 }
-/* The same, with every element set to a value. */
+/* The same, with every element set to a value; and the i64 numbers start, start + step, ... */
 ls_tensor *op_full(ls_tensor *like, ls_dtype dtype, double value, ls_shape shape);
+ls_tensor *op_sequence(ls_tensor *like, int64_t n, int64_t start, int64_t step);
+
+/* Is it a whole number that integer arithmetic can use? */
+static inline bool op_is_whole(double value)
+{
+    return value >= -0x1p63 && value < 0x1p63 && value == (double)(int64_t)value;
+}
+/* The type in which x meets a number: its own, unless it is of integers that cannot hold the number. */
+ls_dtype op_meeting_type(const ls_tensor *x, double value);
+/* The number in the type of x, [], for operators whose result has that type. Poison, with an error, if x cannot hold
+ * it. */
+ls_tensor *op_number(ls_opcode op, ls_tensor *x, double value);
 
 #endif

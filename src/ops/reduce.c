@@ -1,19 +1,6 @@
 /* reduce.c - reductions: sums, extremes, variance, norm, positions; and sorting. */
 #include "ops/op.h"
 
-/* A set of dimensions as bits; no dimensions given (ndim 0) means all. False if one does not exist. */
-static bool dims_mask(const ls_tensor *x, ls_shape dims, uint32_t *mask)
-{
-    *mask = dims.ndim ? 0 : (1u << x->view.ndim) - 1;
-    if (dims.ndim < 0 || dims.ndim > LS_MAX_DIMS) return false;
-    for (int i = 0; i < dims.ndim; i++) {
-        int d = dims.dim[i] >= -LS_MAX_DIMS && dims.dim[i] < LS_MAX_DIMS ? op_dim((int)dims.dim[i], x->view.ndim) : -1;
-        if (d < 0) return false;
-        *mask |= 1u << d;
-    }
-    return true;
-}
-
 /* y without the reduced dimensions (unless they are kept): a view, with history. */
 static ls_tensor *dropped(ls_tensor *y, uint32_t mask, bool keep)
 {
@@ -22,6 +9,14 @@ static ls_tensor *dropped(ls_tensor *y, uint32_t mask, bool keep)
     for (int d = 0; d < y->view.ndim; d++)
         if (!(mask >> d & 1)) shape.dim[shape.ndim++] = y->view.dim[d];
     return ls_reshape_shape(y, shape);
+}
+
+/* The dimensions to reduce as bits; false, with an error, if one does not exist. */
+static bool reducible(ls_run *run, ls_opcode op, const ls_tensor *x, ls_shape dims, uint32_t *mask)
+{
+    if (op_dims_mask(x, dims, mask)) return true;
+    op_error(run, op, LS_ERR_SHAPE, "%s is not a set of dimensions of %s", OP_SHAPE_TEXT(dims), OP_TEXT(x));
+    return false;
 }
 
 static ls_tensor *reduced(ls_opcode op, ls_tensor *x, ls_shape dims, bool keep, int correction)
@@ -33,8 +28,7 @@ static ls_tensor *reduced(ls_opcode op, ls_tensor *x, ls_shape dims, bool keep, 
     if (op == LS_OP_norm) x = op_as_f32(x);
     if (ls_failed(run)) return &run->poison;
     uint32_t mask;
-    if (!dims_mask(x, dims, &mask))
-        return op_error(run, op, LS_ERR_SHAPE, "%s is not a set of dimensions of %s", OP_SHAPE_TEXT(dims), OP_TEXT(x));
+    if (!reducible(run, op, x, dims, &mask)) return &run->poison;
     ls_shape shape = ls_view_shape(&x->view);
     int64_t count = 1;
     for (int d = 0; d < shape.ndim; d++)
@@ -91,6 +85,60 @@ ls_tensor *ls_var_dims(ls_tensor *x, ls_shape dims, int correction, bool keep)
 {
     return reduced(LS_OP_var, x, dims, keep, correction);
 }
+
+/* ---- put together from those ---- */
+
+static ls_tensor *log_sum_exp(ls_tensor *x, ls_shape dims, bool keep)
+{
+    ls_opcode op = LS_OP_logsumexp;
+    ls_run *run = op_begin(op, 1, 1, &x);
+    uint32_t mask;
+    if (!run || !reducible(run, op, x, dims, &mask)) return op_poison(x);
+    if (ls_view_numel(&x->view) == 0) return op_error(run, op, LS_ERR_SHAPE, "%s has no elements to add", OP_TEXT(x));
+    ls_dtype dtype = ls_dtype_is_float(x->view.dtype) ? op_wide_type(run, x->view.dtype) : LS_F32;
+    x = op_as(x, x->view.dtype == LS_F64 ? LS_F64 : LS_F32);
+    if (ls_failed(run)) return &run->poison;
+    /* The largest is taken out, so that exp() does not overflow; unless it is infinite: then the result is. */
+    ls_tensor *top = ls_detach(reduced(LS_OP_max, x, dims, true, 0));
+    top = ls_where_scalar(ls_isfinite(top), top, 0);
+    ls_tensor *sum = reduced(LS_OP_sum, ls_exp(ls_sub(x, top)), dims, true, 0);
+    return dropped(ls_cast(ls_add(ls_log(sum), top), dtype), mask, keep);
+}
+
+ls_tensor *ls_logsumexp(ls_tensor *x)
+{
+    return log_sum_exp(x, LS_SCALAR, false);
+}
+
+ls_tensor *ls_logsumexp_dim(ls_tensor *x, int dim, bool keep)
+{
+    return log_sum_exp(x, LS_DIMS(dim), keep);
+}
+
+/* Counts what decides: elements that hold for any, those that do not for all. */
+static ls_tensor *decided(ls_opcode op, ls_tensor *x, ls_shape dims, bool keep)
+{
+    ls_run *run = op_begin(op, 1, 1, &x);
+    uint32_t mask;
+    if (!run || !reducible(run, op, x, dims, &mask)) return op_poison(x);
+    bool all = op == LS_OP_all;
+    ls_tensor *count = reduced(LS_OP_sum, all ? ls_eq_scalar(x, 0) : ls_ne_scalar(x, 0), dims, keep, 0);
+    return all ? ls_eq_scalar(count, 0) : ls_ne_scalar(count, 0);
+}
+
+#define DECISION(name)                                                                                                 \
+    ls_tensor *ls_##name(ls_tensor *x)                                                                                 \
+    {                                                                                                                  \
+        return decided(LS_OP_##name, x, LS_SCALAR, false);                                                             \
+    }                                                                                                                  \
+    ls_tensor *ls_##name##_dim(ls_tensor *x, int dim, bool keep)                                                       \
+    {                                                                                                                  \
+        return decided(LS_OP_##name, x, LS_DIMS(dim), keep);                                                           \
+    }
+DECISION(any)
+DECISION(all)
+
+/* ---- gradients ---- */
 
 BACK(sum)
 {

@@ -1,4 +1,5 @@
-/* layers.c - every layer and loss against PyTorch: names, forward, gradients of inputs and parameters, buffers. */
+/* layers.c - every layer, every loss and operators that are put together from others, against PyTorch: names, forward,
+ * gradients of inputs and parameters, buffers. */
 #include "golden/read.h"
 
 #define TOLERANCE 2e-6
@@ -23,9 +24,12 @@ static const layer_case layer_cases[] = {
 #undef LAYER
 };
 
-/* ---- losses are functions ---- */
+/* ---- losses and operators are functions ---- */
 
-typedef ls_tensor *loss_fn(ls_tensor *const *x);
+typedef struct function_case {
+    const char *name;
+    ls_tensor *(*call)(ls_tensor *const *x);
+} function_case;
 
 #define LOSS(name, expression)                                                                                         \
     static ls_tensor *loss_##name(ls_tensor *const *x)                                                                 \
@@ -35,13 +39,24 @@ typedef ls_tensor *loss_fn(ls_tensor *const *x);
 #include "golden/losses.def"
 #undef LOSS
 
-static const struct {
-    const char *name;
-    loss_fn *loss;
-} loss_cases[] = {
+static const function_case loss_cases[] = {
 #define LOSS(name, expression) {#name, loss_##name},
 #include "golden/losses.def"
 #undef LOSS
+};
+
+#define FUNCTION(name, expression)                                                                                     \
+    static ls_tensor *function_##name(ls_tensor *const *x)                                                             \
+    {                                                                                                                  \
+        return expression;                                                                                             \
+    }
+#include "golden/functions.def"
+#undef FUNCTION
+
+static const function_case function_cases[] = {
+#define FUNCTION(name, expression) {#name, function_##name},
+#include "golden/functions.def"
+#undef FUNCTION
 };
 
 /* ---- one case ---- */
@@ -61,6 +76,7 @@ static int load_inputs(ls_run *run, const golden *g, const char *name, ls_tensor
 static void compare_outcome(ls_run *run, const golden *g, const char *name, ls_tensor *y, int n, ls_tensor **inputs)
 {
     golden_compare(y, golden_find(g, "%s/out", name), TOLERANCE);
+    if (!golden_find(g, "%s/seed", name)) return; /* no gradient */
     ls_backward(run, ls_sum(ls_mul(y, golden_tensor(run, golden_find(g, "%s/seed", name)))));
     for (int i = 0; i < n; i++) {
         const golden_entry *want = golden_find(g, "%s/grad%d", name, i);
@@ -106,20 +122,31 @@ static void layers_match(void)
     golden_close(&g);
 }
 
-static void losses_match(void)
+static void check_functions(const char *file, const function_case *cases, size_t count)
 {
-    golden g = golden_open(GOLDEN_DIR "/losses.safetensors");
-    for (size_t i = 0; i < sizeof loss_cases / sizeof *loss_cases; i++) {
+    golden g = golden_open(file);
+    for (size_t i = 0; i < count; i++) {
         ls_run *run = golden_run(LS_F32);
-        const char *name = loss_cases[i].name;
+        const char *name = cases[i].name;
         ls_tensor *inputs[MAX_INPUTS];
         int n = load_inputs(run, &g, name, inputs);
-        compare_outcome(run, &g, name, loss_cases[i].loss(inputs), n, inputs);
+        compare_outcome(run, &g, name, cases[i].call(inputs), n, inputs);
         CHECK_MSG(ls_error(run) == LS_OK, "%s: %s", name, ls_error_message(run));
         ls_clear_error(run);
         ls_finish(run);
     }
     golden_close(&g);
+}
+
+static void losses_match(void)
+{
+    check_functions(GOLDEN_DIR "/losses.safetensors", loss_cases, sizeof loss_cases / sizeof *loss_cases);
+}
+
+static void functions_match(void)
+{
+    check_functions(GOLDEN_DIR "/functions.safetensors", function_cases,
+                    sizeof function_cases / sizeof *function_cases);
 }
 
 /* Nothing that PyTorch computed goes unused. */
@@ -141,6 +168,7 @@ int main(int argc, char **argv)
     golden_arguments(argc, argv);
     CHECK_RUN(layers_match);
     CHECK_RUN(losses_match);
+    CHECK_RUN(functions_match);
     CHECK_RUN(all_cases_are_taken);
     return check_done();
 }

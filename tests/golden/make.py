@@ -2,7 +2,7 @@
 """Make the golden values that the tests compare with: run by hand where PyTorch and safetensors are installed.
 
     python3 tests/golden/make.py            all files
-    python3 tests/golden/make.py layers     one of: layers losses optim train autocast
+    python3 tests/golden/make.py layers     one of: layers losses functions optim train autocast
 """
 import math
 import pathlib
@@ -28,9 +28,10 @@ def save(name, tensors):
 class Function(nn.Module):
     """A function as a module without parameters."""
 
-    def __init__(self, function):
+    def __init__(self, function, is_loss=True):
         super().__init__()
         self.function = function
+        self.is_loss = is_loss
 
     def forward(self, *inputs):
         return self.function(*inputs)
@@ -114,6 +115,12 @@ def layer_cases():
         yield name, nn.TransformerEncoderLayer(8, 2, 16, dropout=0, batch_first=True, **options), [r(2, 5, 8)]
     yield "sequential", nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
                                       nn.Linear(12, 4)), [r(3, 2, 6, 6)]
+    yield "conv1d", nn.Conv1d(3, 4, 3, stride=2, padding=1), [r(2, 3, 9)]
+    yield "conv1d_groups", nn.Conv1d(4, 6, 3, dilation=2, groups=2, bias=False), [r(2, 4, 8)]
+    norm = nn.RMSNorm(6)
+    nn.init.uniform_(norm.weight, 0.5, 1.5)
+    yield "rms_norm", norm, [r(2, 3, 6)]
+    yield "rms_norm_plain", nn.RMSNorm(6, eps=1e-3, elementwise_affine=False), [r(4, 6)]
 
 
 def loss_cases():
@@ -149,9 +156,57 @@ def loss_cases():
                                                                                   torch.rand(3) + 0.5]
 
 
+def function_cases():
+    r = torch.randn
+    numbers = torch.tensor([[-3, 2, 0, 7], [2, 5, -2, 9]])
+    mask = torch.tensor([True, False, True, True, False])
+    infinity = torch.tensor([[1.0, float("-inf"), 2.0], [3.0, 0.5, 1e4]])
+
+    def function(call, *inputs):
+        return Function(lambda *x: call(*x).float(), is_loss=False), list(inputs)
+
+    yield "eq_scalar", *function(lambda x: x == 2, numbers.clone())
+    yield "ne_scalar", *function(lambda x: x != 2, numbers.clone())
+    yield "lt_scalar", *function(lambda x: x < 0.5, numbers.clone())
+    yield "le_scalar", *function(lambda x: x <= 2, numbers.clone())
+    yield "gt_scalar", *function(lambda x: x > 0.5, r(3, 7))
+    yield "ge_scalar", *function(lambda x: x >= 2, numbers.to(torch.uint8))
+    yield "where_scalar", *function(lambda x, m: torch.where(m, x, 0.5), r(3, 5), mask.clone())
+    yield "masked_fill", *function(lambda x, m: x.masked_fill(m, -1e9), r(3, 5), mask.clone())
+    yield "lerp", *function(lambda a, b: torch.lerp(a, b, 0.3), r(3, 5), r(5))
+    yield "lerp_far", *function(lambda a, b: torch.lerp(a, b, 1.5), r(3, 5), r(3, 5))
+    yield "remainder", *function(torch.remainder, r(4, 5) * 3, r(4, 5))
+    yield "remainder_scalar", *function(lambda x: torch.remainder(x, -0.7), r(4, 5) * 3)
+    yield "remainder_whole", *function(torch.remainder, numbers.clone(), torch.tensor([3, -3, 5, 4]))
+    yield "logsumexp", *function(lambda x: torch.logsumexp(x, 1, keepdim=True), r(3, 7, 2) * 50)
+    yield "logsumexp_infinite", *function(lambda x: torch.logsumexp(x, -1), infinity)
+    yield "any", *function(lambda x: x.any(1), torch.tensor([[0.0, 0.0], [0.0, float("nan")], [1.0, 0.0]]))
+    yield "all", *function(lambda x: x.all(0, keepdim=True), torch.tensor([[1, 0, 3], [2, 1, 0], [3, 3, 3]]))
+    yield "flip", *function(lambda x: x.flip(0, 2), r(3, 2, 4))
+    yield "roll", *function(lambda x: x.roll(5, 1), r(3, 4, 2))
+    yield "roll_back", *function(lambda x: x.roll(-1, -1), r(3, 4))
+    yield "repeat", *function(lambda x: x.repeat(2, 3, 1, 2), r(2, 3, 2))
+    yield "tril", *function(lambda x: x.tril(-1), r(2, 4, 5))
+    yield "triu", *function(lambda x: x.triu(1), r(5, 3))
+    yield "scatter", *function(lambda x, i, s: x.scatter(1, i, s), r(3, 5), torch.tensor([[4, 0], [1, 3]]), r(2, 2))
+    yield "scatter_scalar", *function(lambda x, i: x.scatter(0, i, 2.5), r(3, 5), torch.tensor([[2, 0, 2], [2, 1, 0]]))
+    yield "one_hot", *function(lambda i: F.one_hot(i, 6), torch.tensor([[5, 0], [2, 2]]))
+    yield "bincount", *function(lambda i: torch.bincount(i, minlength=9), torch.tensor([5, 0, 2, 5, 5, 7]))
+    einsum = torch.einsum
+    yield "einsum_attention", *function(lambda q, k: einsum("bhqd,bhkd->bhqk", q, k), r(2, 3, 5, 4), r(2, 3, 6, 4))
+    yield "einsum_dots", *function(lambda a, b: einsum("...ij,...jk", a, b), r(3, 1, 5, 4), r(2, 4, 3))
+    yield "einsum_sum", *function(lambda x: einsum("ijk->ki", x), r(3, 5, 4))
+    yield "einsum_letters", *function(lambda a, b: einsum("bA,Ac", a, b), r(3, 4), r(4, 2))
+    yield "einsum_mixed", *function(lambda a, b, c: einsum("zij,iz,k->jzk", a, b, c), r(3, 5, 4), r(5, 3), r(2))
+    yield "conv1d", *function(lambda x, w, b: F.conv1d(x, w, b, stride=2, padding=3, dilation=2), r(2, 3, 11),
+                              r(4, 3, 3), r(4))
+    yield "conv1d_groups", *function(lambda x, w: F.conv1d(x, w, groups=2), r(2, 4, 9), r(6, 2, 3))
+    yield "rms_norm", *function(lambda x, w: F.rms_norm(x, w.shape, w, eps=1e-6), r(2, 3, 5), r(3, 5))
+
+
 def differentiable(module, index, tensor):
     """The targets and weights of losses get no gradient."""
-    return tensor.is_floating_point() and not (isinstance(module, Function) and index > 0)
+    return tensor.is_floating_point() and not (isinstance(module, Function) and module.is_loss and index > 0)
 
 
 def make_cases(file, cases):
@@ -164,9 +219,10 @@ def make_cases(file, cases):
             if differentiable(module, i, x):
                 x.requires_grad_()
         y = module(*inputs)
-        seed = torch.randn_like(y)
-        (y * seed).sum().backward()
-        out[f"{name}/out"], out[f"{name}/seed"] = y, seed
+        out[f"{name}/out"] = y
+        if y.requires_grad:
+            out[f"{name}/seed"] = seed = torch.randn_like(y)
+            (y * seed).sum().backward()
         for key, value in module.named_buffers():
             out[f"{name}/after/{key}"] = value
         for i, x in enumerate(inputs):
@@ -187,6 +243,11 @@ def losses():
     make_cases("losses.safetensors", loss_cases())
 
 
+def functions():
+    torch.manual_seed(5)
+    make_cases("functions.safetensors", function_cases())
+
+
 # ---- optimisers and schedules: 50 steps of each with each ----
 
 STEPS = 50
@@ -200,6 +261,10 @@ OPTIMISERS = {
     "adam": lambda p: torch.optim.Adam(p, lr=0.02),
     "adam_decay": lambda p: torch.optim.Adam(p, lr=0.02, betas=(0.8, 0.99), eps=1e-6, weight_decay=0.1),
     "adamw": lambda p: torch.optim.AdamW(p, lr=0.02),
+    "rmsprop": lambda p: torch.optim.RMSprop(p, lr=0.02),
+    "rmsprop_momentum": lambda p: torch.optim.RMSprop(p, lr=0.02, alpha=0.9, momentum=0.8, weight_decay=0.1),
+    "adagrad": lambda p: torch.optim.Adagrad(p, lr=0.1),
+    "adagrad_decay": lambda p: torch.optim.Adagrad(p, lr=0.1, lr_decay=0.05, weight_decay=0.1, maximize=True),
     "adamw_decay": lambda p: torch.optim.AdamW(p, lr=0.02, weight_decay=0.3, maximize=True),
 }
 
@@ -235,7 +300,7 @@ SCHEDULES = {
 
 def momentum_of(optimiser):
     group = optimiser.param_groups[0]
-    return group["betas"][0] if "betas" in group else group["momentum"]
+    return group["betas"][0] if "betas" in group else group.get("momentum", 0)
 
 
 def optim():
@@ -244,6 +309,8 @@ def optim():
     out = {"start": start, "gradients": gradients}
     for optimiser_name, make_optimiser in OPTIMISERS.items():
         for schedule_name, make_schedule in SCHEDULES.items():
+            if optimiser_name.startswith("adagrad") and schedule_name in ("one_cycle", "one_cycle_linear"):
+                continue  # there is no momentum to cycle
             p = nn.Parameter(start.clone())
             optimiser = make_optimiser([p])
             schedule = make_schedule(optimiser)
@@ -394,5 +461,5 @@ def autocast():
 
 
 if __name__ == "__main__":
-    for part in sys.argv[1:] or ["layers", "losses", "optim", "train", "autocast"]:
+    for part in sys.argv[1:] or ["layers", "losses", "functions", "optim", "train", "autocast"]:
         globals()[part]()

@@ -84,6 +84,7 @@ LS_PLAIN(div)
 LS_PLAIN(pow)
 LS_PLAIN(maximum) /* NaN where either is */
 LS_PLAIN(minimum)
+LS_PLAIN(remainder) /* as in Python: the sign of b; of integers by 0 it is 0 */
 
 /* in: a, b  out: y, bool */
 LS_PLAIN(eq)

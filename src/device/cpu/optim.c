@@ -14,8 +14,12 @@
 typedef struct step_run {
     ls_adam_fn *adam_kernel;
     ls_sgd_fn *sgd_kernel;
+    ls_rmsprop_fn *rmsprop_kernel;
+    ls_adagrad_fn *adagrad_kernel;
     ls_adam adam;
     ls_sgd sgd;
+    ls_rmsprop rmsprop;
+    ls_adagrad adagrad;
     bool has_momentum;
 } step_run;
 
@@ -31,6 +35,21 @@ static void run_sgd(void *arg, int64_t first, int64_t n, void *const *p)
     const step_run *run = arg;
     (void)first;
     run->sgd_kernel(n, p[0], run->has_momentum ? p[1] : NULL, p[run->has_momentum ? 2 : 1], &run->sgd);
+}
+
+static void run_rmsprop(void *arg, int64_t first, int64_t n, void *const *p)
+{
+    const step_run *run = arg;
+    (void)first;
+    bool momentum = run->has_momentum;
+    run->rmsprop_kernel(n, p[0], p[1], momentum ? p[2] : NULL, p[momentum ? 3 : 2], &run->rmsprop);
+}
+
+static void run_adagrad(void *arg, int64_t first, int64_t n, void *const *p)
+{
+    const step_run *run = arg;
+    (void)first;
+    run->adagrad_kernel(n, p[0], p[1], p[2], &run->adagrad);
 }
 
 /* Was a gradient not finite? Then there is no step. */
@@ -82,6 +101,41 @@ ls_status ls_cpu_sgd_step(const ls_call *call, ls_message *why)
                          .updates = true,
                          .grain = ls_grain(600)};
     ls_iterate(&walk, run_sgd, &run);
+    return write_half(call->out[0], call->n_out > 2 ? call->out[2] : NULL, why);
+}
+
+/* in: g, found?  out: p, v, momentum?, of one shape, updated, half?. All as above. */
+ls_status ls_cpu_rmsprop_step(const ls_call *call, ls_message *why)
+{
+    if (found_nonfinite(call)) return LS_OK;
+    ls_dtype as = ls_compute_dtype(call->out[0]->dtype);
+    const ls_operand *momentum = call->n_out > 2 ? call->out[2] : NULL;
+    step_run run = {.rmsprop_kernel = ls_optim_kernels_in_use()->rmsprop[as],
+                    .rmsprop = ls_rmsprop_of(&call->attrs),
+                    .has_momentum = momentum != NULL};
+    ls_iteration walk = {.count = momentum ? 4 : 3,
+                         .outputs = momentum ? 3 : 2,
+                         .operand = {call->out[0], call->out[1], momentum ? momentum : call->in[0], call->in[0]},
+                         .as = {as, as, as, as},
+                         .updates = true,
+                         .grain = ls_grain(2000)};
+    ls_iterate(&walk, run_rmsprop, &run);
+    return write_half(call->out[0], call->n_out > 3 ? call->out[3] : NULL, why);
+}
+
+/* in: g, found?  out: p, sum, of one shape, updated, half?. All as above. */
+ls_status ls_cpu_adagrad_step(const ls_call *call, ls_message *why)
+{
+    if (found_nonfinite(call)) return LS_OK;
+    ls_dtype as = ls_compute_dtype(call->out[0]->dtype);
+    step_run run = {.adagrad_kernel = ls_optim_kernels_in_use()->adagrad[as], .adagrad = ls_adagrad_of(&call->attrs)};
+    ls_iteration walk = {.count = 3,
+                         .outputs = 2,
+                         .operand = {call->out[0], call->out[1], call->in[0]},
+                         .as = {as, as, as},
+                         .updates = true,
+                         .grain = ls_grain(2000)};
+    ls_iterate(&walk, run_adagrad, &run);
     return write_half(call->out[0], call->n_out > 2 ? call->out[2] : NULL, why);
 }
 

@@ -1,7 +1,7 @@
-/* scatter.c - elements and slices added at positions given by an index tensor.
+/* scatter.c - elements and slices added, or elements replaced, at positions given by an index tensor.
  *
- * Indices are checked before anything is written. Sums are divided between workers by destination, so their order, and
- * hence the result, does not depend on the number of workers. */
+ * Indices are checked before anything is written. Work is divided between workers by destination, so the order of sums
+ * and replacements, and hence the result, does not depend on the number of workers. */
 #include "base/half.h"
 #include "base/parallel.h"
 #include "device/cpu/cpu.h"
@@ -14,13 +14,14 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* ---- Adding elements ------------------------------------------------------------------------------------------ */
+/* ---- Elements ------------------------------------------------------------------------------------------------- */
 
 /* Adjacent lines processed together if the index is not contiguous along the line: a cache line of f32. */
 #define LANES 16
 
 typedef struct adding {
     const ls_operand *x, *index, *src, *y;
+    bool replaces;  /* elements of y become those of src; else they are added */
     ls_grid copies; /* offsets in y, x */
     ls_grid lines;  /* along dim of index; offsets in y, index, src */
     int64_t lanes;
@@ -32,6 +33,7 @@ typedef struct adding {
 /* f16 and bf16 are summed in f32. */
 static bool is_half(const adding *job)
 {
+    if (job->replaces) return false;
     return job->y->dtype == LS_BF16 || job->y->dtype == LS_F16;
 }
 
@@ -77,6 +79,26 @@ static void add_run(ls_dtype dtype, void *sums, int64_t pick, int64_t beside, co
     }
 }
 
+#define REPLACE(bytes)                                                                                                 \
+    case bytes:                                                                                                        \
+        _Pragma("GCC unroll 4") for (int64_t i = 0; i < n; i++, to += beside * bytes, from += step * bytes)            \
+            memcpy(to + index[i] * pick * bytes, from, bytes);                                                         \
+        break;
+
+/* y[index[i] * pick + i * beside] = src[i * step], in this order */
+static void replace_run(size_t size, void *y, int64_t pick, int64_t beside, const void *src, int64_t step,
+                        const int64_t *index, int64_t n)
+{
+    char *to = y;
+    const char *from = src;
+    switch (size) {
+        REPLACE(1)
+        REPLACE(2)
+        REPLACE(4)
+        REPLACE(8)
+    }
+}
+
 /* A number of elements and their strides. */
 typedef struct strided_run {
     int64_t n, sum, index, src;
@@ -96,8 +118,9 @@ static void add_bundle(const adding *job, const ls_grid_run *span, void *sums, i
             int64_t at = span->at[1] + i * runs.index + begin * run.index, buffer[LS_INDEX_CHUNK];
             const int64_t *index = ls_indices(job->index, at, run.index, end - begin, buffer);
             const void *src = ls_element_at(job->src, span->at[2] + i * runs.src + begin * run.src);
-            add_run(job->y->dtype, (char *)sums + begin * run.sum * size, pick, run.sum, src, run.src, index,
-                    end - begin);
+            char *to = (char *)sums + begin * run.sum * size;
+            if (job->replaces) replace_run((size_t)size, to, pick, run.sum, src, run.src, index, end - begin);
+            else add_run(job->y->dtype, to, pick, run.sum, src, run.src, index, end - begin);
         }
     }
 }
@@ -134,12 +157,15 @@ static void add_lines(void *arg, ls_worker worker)
     }
 }
 
-/* in: x, index i64, src (as many dimensions; index's sizes at most src's, and at most x's except along dim)
- * out: y, of x's shape
- * axis: dim.   y = x, then y[i,index[i,j,k],k] += src[i,j,k] for dim 1 and every position of index. y may be x. */
-ls_status ls_cpu_scatter_add(const ls_call *call, ls_message *why)
+static ls_status scatter(const ls_call *call, bool replaces, ls_message *why)
 {
-    adding job = {.x = call->in[0], .index = call->in[1], .src = call->in[2], .y = call->out[0], .n = 1, .y_n = 1};
+    adding job = {.x = call->in[0],
+                  .index = call->in[1],
+                  .src = call->in[2],
+                  .y = call->out[0],
+                  .replaces = replaces,
+                  .n = 1,
+                  .y_n = 1};
     int dim = call->attrs.axis.dim;
     if (job.y->ndim > 0) {
         job.n = job.index->dim[dim];
@@ -163,6 +189,20 @@ ls_status ls_cpu_scatter_add(const ls_call *call, ls_message *why)
     if (atomic_load(&job.out_of_memory))
         return ls_explain(why, LS_ERR_MEMORY, "no memory to sum %lld rows", (long long)job.y_n);
     return LS_OK;
+}
+
+/* in: x, index i64, src (as many dimensions; index's sizes at most src's, and at most x's except along dim)
+ * out: y, of x's shape
+ * axis: dim.   y = x, then y[i,index[i,j,k],k] += src[i,j,k] for dim 1 and every position of index. y may be x. */
+ls_status ls_cpu_scatter_add(const ls_call *call, ls_message *why)
+{
+    return scatter(call, false, why);
+}
+
+/* The same, but elements of y become those of src; where an index occurs several times, the last along dim counts. */
+ls_status ls_cpu_scatter(const ls_call *call, ls_message *why)
+{
+    return scatter(call, true, why);
 }
 
 /* ---- Adding slices -------------------------------------------------------------------------------------------- */

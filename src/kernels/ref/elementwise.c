@@ -60,6 +60,13 @@ static double softplus(double x)
     return (x > 0 ? x : 0) + log1p(exp(-fabs(x)));
 }
 
+/* As Python's %: the sign of y. fmod() is exact. */
+static double remainder_of(double x, double y)
+{
+    double r = fmod(x, y);
+    return r != 0 && (r < 0) != (y < 0) ? r + y : r;
+}
+
 /* clang-format off */
 LS_REAL(add,             x + y)
 LS_REAL(sub,             x - y)
@@ -68,6 +75,7 @@ LS_REAL(div,             x / y)
 LS_REAL(pow,             pow(x, y))
 LS_REAL(maximum,         x > y || x != x ? x : y)
 LS_REAL(minimum,         x < y || x != x ? x : y)
+LS_REAL(remainder,       remainder_of(x, y))
 LS_REAL(eq,              x == y)
 LS_REAL(ne,              x != y)
 LS_REAL(lt,              x < y)
@@ -146,6 +154,14 @@ static ls_whole whole_power(ls_whole x, ls_whole y)
     return result;
 }
 
+/* Zero by 0; -1 is apart because the smallest integer has no quotient by it. */
+static ls_whole whole_remainder(ls_whole x, ls_whole y)
+{
+    if (y == 0 || y == -1) return 0;
+    ls_whole r = x % y;
+    return r != 0 && (r < 0) != (y < 0) ? r + y : r;
+}
+
 /* Exact if both numbers are integers, which they are unless a caller rounds on purpose. */
 static ls_whole whole_affine(ls_whole x, double scale, double shift)
 {
@@ -167,6 +183,7 @@ LS_WHOLE(mul,             wrap_multiply(x, y))
 LS_WHOLE(pow,             whole_power(x, y))
 LS_WHOLE(maximum,         x > y ? x : y)
 LS_WHOLE(minimum,         x < y ? x : y)
+LS_WHOLE(remainder,       whole_remainder(x, y))
 LS_WHOLE(eq,              x == y)
 LS_WHOLE(ne,              x != y)
 LS_WHOLE(lt,              x < y)

@@ -1,5 +1,5 @@
 /* optim.c - optimiser steps, element by element. The f32 form does the same operations in the same order as the vector
- * kernels. */
+ * kernels; RMSprop and Adagrad have only this form, and leave fused multiply-adds to the compiler. */
 #include "kernels/optim.h"
 
 #include "kernels/ref/number.h"
@@ -33,6 +33,30 @@
             }                                                                                                          \
             p[i] = fma##f(-(type)how->step, d, p[i]);                                                                  \
         }                                                                                                              \
+    }                                                                                                                  \
+    static void rmsprop_##dtype(int64_t n, void *parameters, void *squares, void *momentum, const void *gradients,     \
+                                const ls_rmsprop *how)                                                                 \
+    {                                                                                                                  \
+        type *p = parameters, *v = squares, *buffer = momentum;                                                        \
+        const type *g = gradients;                                                                                     \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            type d = (type)how->l2_decay * p[i] + g[i] * (type)how->gradient_sign;                                     \
+            v[i] = (type)how->blend * d * d + v[i] * (type)how->alpha;                                                 \
+            d /= sqrt##f(v[i]) + (type)how->epsilon;                                                                   \
+            if (buffer) d = buffer[i] = buffer[i] * (type)how->momentum + d;                                           \
+            p[i] -= (type)how->step * d;                                                                               \
+        }                                                                                                              \
+    }                                                                                                                  \
+    static void adagrad_##dtype(int64_t n, void *parameters, void *squares, const void *gradients,                     \
+                                const ls_adagrad *how)                                                                 \
+    {                                                                                                                  \
+        type *p = parameters, *sum = squares;                                                                          \
+        const type *g = gradients;                                                                                     \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            type d = (type)how->l2_decay * p[i] + g[i] * (type)how->gradient_sign;                                     \
+            sum[i] += d * d;                                                                                           \
+            p[i] -= (type)how->step * d / (sqrt##f(sum[i]) + (type)how->epsilon);                                      \
+        }                                                                                                              \
     }
 LS_STEPS(LS_F32, float, f)
 LS_STEPS(LS_F64, double, )
@@ -64,6 +88,8 @@ LS_REAL_LIST(LS_SCALING, )
 const ls_optim_kernels ls_optim_ref = {
     .adam = {[LS_F32] = adam_LS_F32, [LS_F64] = adam_LS_F64},
     .sgd = {[LS_F32] = sgd_LS_F32, [LS_F64] = sgd_LS_F64},
+    .rmsprop = {[LS_F32] = rmsprop_LS_F32, [LS_F64] = rmsprop_LS_F64},
+    .adagrad = {[LS_F32] = adagrad_LS_F32, [LS_F64] = adagrad_LS_F64},
     .squares = {LS_REAL_LIST(LS_ENTRY, squares)},
     .unscale = {LS_REAL_LIST(LS_ENTRY, unscale)},
 };

@@ -1,0 +1,54 @@
+/* number.c - operators with a number in the place of a tensor, put together from those with two tensors. */
+#include "ops/op.h"
+
+/* ---- comparisons ---- */
+
+static ls_tensor *compared(ls_opcode op, ls_tensor *x, double value, ls_tensor *(*compare)(ls_tensor *, ls_tensor *))
+{
+    ls_run *run = op_begin(op, 1, 1, &x);
+    return run ? compare(x, op_full(x, op_meeting_type(x, value), value, LS_SCALAR)) : op_poison(x);
+}
+
+#define COMPARISON(name)                                                                                               \
+    ls_tensor *ls_##name##_scalar(ls_tensor *x, double value)                                                          \
+    {                                                                                                                  \
+        return compared(LS_OP_##name##_scalar, x, value, ls_##name);                                                   \
+    }
+COMPARISON(eq)
+COMPARISON(ne)
+COMPARISON(lt)
+COMPARISON(le)
+COMPARISON(gt)
+COMPARISON(ge)
+
+/* ---- choices ---- */
+
+ls_tensor *ls_where_scalar(ls_tensor *condition, ls_tensor *x, double value)
+{
+    ls_run *run = op_begin(LS_OP_where_scalar, 2, 2, (ls_tensor *[]){condition, x});
+    if (!run) return op_poison(condition ? condition : x);
+    return ls_where(condition, x, op_full(x, op_meeting_type(x, value), value, LS_SCALAR));
+}
+
+ls_tensor *ls_masked_fill(ls_tensor *x, ls_tensor *mask, double value)
+{
+    ls_run *run = op_begin(LS_OP_masked_fill, 2, 2, (ls_tensor *[]){x, mask});
+    return run ? ls_where(mask, op_number(LS_OP_masked_fill, x, value), x) : op_poison(x ? x : mask);
+}
+
+/* ---- arithmetic ---- */
+
+ls_tensor *ls_remainder_scalar(ls_tensor *x, double value)
+{
+    ls_run *run = op_begin(LS_OP_remainder, 1, 1, &x);
+    return run ? ls_remainder(x, op_full(x, op_meeting_type(x, value), value, LS_SCALAR)) : op_poison(x);
+}
+
+ls_tensor *ls_lerp(ls_tensor *a, ls_tensor *b, double weight)
+{
+    ls_run *run = op_begin(LS_OP_lerp, 2, 2, (ls_tensor *[]){a, b});
+    if (!run) return op_poison(a ? a : b);
+    ls_tensor *distance = ls_sub(b, a); /* from the nearer end, so that weights 0 and 1 give a and b themselves */
+    if (weight < 0.5) return ls_add(a, ls_mul_scalar(distance, weight));
+    return ls_sub(b, ls_mul_scalar(distance, 1 - weight));
+}

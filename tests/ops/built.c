@@ -1,0 +1,190 @@
+/* built.c - operators that are put together from others: what the walk and PyTorch's numbers do not show. */
+#include <lockstep.h>
+
+#include "check.h"
+
+static ls_run *run;
+
+static void fails(int line, ls_status status, const char *part)
+{
+    if (ls_error(run) != status || !strstr(ls_error_message(run), part))
+        check_fail(__FILE__, line, "got %s \"%s\", expected %s with \"%s\"", ls_status_name(ls_error(run)),
+                   ls_error_message(run), ls_status_name(status), part);
+    ls_clear_error(run);
+}
+#define FAILS(expression, status, part)                                                                                \
+    do {                                                                                                               \
+        expression;                                                                                                    \
+        fails(__LINE__, status, part);                                                                                 \
+    } while (0)
+
+/* Numbers that f32, or the integer's own type, cannot hold. */
+static void integers_meet_numbers_exactly(void)
+{
+    ls_tensor *large = ls_from(run, LS_I64, LS_SHAPE(2), (int64_t[]){(INT64_C(1) << 40) + 1, INT64_C(1) << 40});
+    CHECK(ls_item(ls_sum(ls_eq_scalar(large, 0x1p40))) == 1 && ls_item(ls_sum(ls_gt_scalar(large, 0x1p40))) == 1);
+    ls_tensor *bytes = ls_from(run, LS_U8, LS_SHAPE(3), (uint8_t[]){0, 44, 255});
+    CHECK(ls_item(ls_sum(ls_lt_scalar(bytes, 300))) == 3 && ls_item(ls_sum(ls_eq_scalar(bytes, 300))) == 0);
+    CHECK(ls_item(ls_sum(ls_gt_scalar(bytes, 0.5))) == 2 && ls_item(ls_sum(ls_ge_scalar(bytes, -INFINITY))) == 3);
+    CHECK(ls_dtype_of(ls_masked_fill(bytes, ls_gt_scalar(bytes, 50), 7)) == LS_U8);
+    CHECK(ls_dtype_of(ls_where_scalar(ls_gt_scalar(bytes, 50), bytes, 0.5)) == LS_F32);
+    FAILS(ls_masked_fill(bytes, ls_gt_scalar(bytes, 50), 256), LS_ERR_VALUE,
+          "masked_fill: 256 is not a number of [3] u8");
+    FAILS(ls_masked_fill(bytes, ls_gt_scalar(bytes, 50), 0.5), LS_ERR_VALUE, "ls_cast() it first");
+    ls_tensor *smallest = ls_full(run, LS_I64, -0x1p63, 1);
+    CHECK(ls_item(ls_remainder_scalar(smallest, -1)) == 0 && ls_item(ls_remainder_scalar(smallest, 0)) == 0);
+    CHECK(isnan(ls_item(ls_remainder_scalar(ls_ones(run, LS_F32, 1), 0))));
+}
+
+/* Of nothing, any is false and all is true. */
+static void nothing_is_decided(void)
+{
+    ls_tensor *none = ls_zeros(run, LS_F32, 0, 3);
+    CHECK(ls_item(ls_any(none)) == 0 && ls_item(ls_all(none)) == 1);
+    CHECK(ls_dtype_of(ls_all_dim(none, 0, false)) == LS_BOOL && ls_dim(ls_all_dim(none, 0, false), 0) == 3);
+    FAILS(ls_any_dim(none, 2, false), LS_ERR_SHAPE, "any: [2] is not a set of dimensions of [0,3] f32");
+    FAILS(ls_logsumexp(none), LS_ERR_SHAPE, "logsumexp: [0,3] f32 has no elements");
+}
+
+/* Not the intermediate results: bf16 rounds once. */
+static void half_types_round_once(void)
+{
+    ls_tensor *x = ls_affine(ls_arange(run, LS_F32, 1000, 0, 0.001), 30, -15), *half = ls_cast(x, LS_BF16);
+    ls_tensor *want = ls_cast(ls_logsumexp(ls_cast(half, LS_F32)), LS_BF16);
+    CHECK(ls_item(ls_logsumexp(half)) == ls_item(want) && ls_dtype_of(ls_logsumexp(half)) == LS_BF16);
+    ls_tensor *norm = ls_rms_norm(half, NULL, 1e-6);
+    ls_tensor *wide = ls_cast(ls_rms_norm(ls_cast(half, LS_F32), NULL, 1e-6), LS_BF16);
+    CHECK(ls_item(ls_max(ls_abs(ls_sub(norm, wide)))) == 0);
+    FAILS(ls_rms_norm(x, ls_ones(run, LS_F32, 3), 1e-6), LS_ERR_SHAPE, "weight [3] f32 does not have the last");
+    FAILS(ls_rms_norm(x, NULL, -1), LS_ERR_VALUE, "rms_norm: epsilon is -1");
+}
+
+static void the_last_of_several_stays(void)
+{
+    ls_tensor *x = ls_zeros(run, LS_F32, 2, 3), *twice = ls_ones(run, LS_I64, 2, 2);
+    ls_tensor *y = ls_scatter(x, 1, twice, ls_reshape(ls_arange(run, LS_F32, 4, 1, 1), 2, 2));
+    float got[6];
+    CHECK(ls_read(y, got, sizeof got) && got[1] == 2 && got[4] == 4 && got[0] + got[2] + got[3] + got[5] == 0);
+    CHECK(ls_item(ls_sum(ls_scatter_scalar(x, 1, twice, 1))) == 2);
+    FAILS(ls_item(ls_sum(ls_scatter_scalar(x, 0, ls_full(run, LS_I64, 2, 1, 1), 1))), LS_ERR_VALUE,
+          "index 2 at position 0 is out of range");
+}
+
+static void classes_out_of_range_are_found(void)
+{
+    ls_tensor *index = ls_from(run, LS_I64, LS_SHAPE(3), (int64_t[]){0, 4, 1});
+    CHECK(ls_dim(ls_one_hot(index, 5), 1) == 5 && ls_dtype_of(ls_one_hot(index, 5)) == LS_I64);
+    FAILS(ls_item(ls_sum(ls_one_hot(index, 4))), LS_ERR_VALUE, "index 4 at position 1 is out of range for 4");
+    FAILS(ls_item(ls_sum(ls_bincount(index, 4))), LS_ERR_VALUE, "index 4 at position 1 is out of range for 4");
+    FAILS(ls_one_hot(index, 0), LS_ERR_VALUE, "one_hot: 0 classes");
+    FAILS(ls_one_hot(ls_ones(run, LS_F32, 2), 3), LS_ERR_DTYPE, "one_hot: the index is [2] f32");
+    CHECK(ls_numel(ls_bincount(ls_zeros(run, LS_I64, 0), 0)) == 0);
+}
+
+/* Counts of 40,000 draws are within five standard deviations of what the weights say; seeds repeat them. */
+static void classes_are_drawn_by_weight(void)
+{
+    enum { DRAWS = 40000, CLASSES = 5 };
+    const float weight[CLASSES] = {0, 1, 3, 0, 6};
+    ls_tensor *weights = ls_from(run, LS_F32, LS_SHAPE(CLASSES), weight);
+    for (int way = 0; way < 2; way++) { /* one draw of each of many rows; many draws of one row */
+        ls_set_seed(run, 11);
+        ls_tensor *drawn =
+            way ? ls_multinomial(weights, DRAWS, true) : ls_multinomial(ls_expand(weights, DRAWS, CLASSES), 1, false);
+        CHECK(ls_dtype_of(drawn) == LS_I64 && ls_numel(drawn) == DRAWS && ls_ndim(drawn) == 2 - way);
+        int64_t count[CLASSES];
+        CHECK(ls_read(ls_bincount(drawn, CLASSES), count, sizeof count));
+        for (int c = 0; c < CLASSES; c++) {
+            double p = (double)weight[c] / 10, spread = sqrt(DRAWS * p * (1 - p));
+            CHECK_MSG(fabs((double)count[c] - DRAWS * p) <= 5 * spread, "class %d: %lld of %d", c, (long long)count[c],
+                      DRAWS);
+        }
+        ls_set_seed(run, 11);
+        ls_tensor *again =
+            way ? ls_multinomial(weights, DRAWS, true) : ls_multinomial(ls_expand(weights, DRAWS, CLASSES), 1, false);
+        CHECK(ls_item(ls_all(ls_eq(drawn, again))) == 1);
+    }
+}
+
+/* Each at most once: the first by weight, the second by the weights that are left. */
+static void drawn_classes_are_not_drawn_again(void)
+{
+    enum { ROWS = 20000 };
+    ls_tensor *weights = ls_from(run, LS_F32, LS_SHAPE(3), (float[]){1, 2, 5});
+    ls_tensor *drawn = ls_multinomial(ls_expand(weights, ROWS, 3), 2, false);
+    CHECK(ls_item(ls_any(ls_eq(ls_select(drawn, 1, 0), ls_select(drawn, 1, 1)))) == 0);
+    double first = ls_item(ls_sum(ls_eq_scalar(ls_select(drawn, 1, 0), 2)));
+    double second = ls_item(ls_sum(ls_eq_scalar(ls_select(drawn, 1, 1), 2)));
+    double p = 1.0 / 8 * 5 / 7 + 2.0 / 8 * 5 / 6;
+    CHECK_NEAR(first / ROWS, 5.0 / 8, 5 * sqrt(5.0 / 8 * 3 / 8 / ROWS));
+    CHECK_NEAR(second / ROWS, p, 5 * sqrt(p * (1 - p) / ROWS));
+}
+
+static void weights_that_cannot_be_drawn_from(void)
+{
+    ls_tensor *bad = ls_from(run, LS_F32, LS_SHAPE(2, 3), (float[]){1, 0, 1, 0.5F, -1, 2});
+    FAILS(ls_multinomial(bad, 1, false), LS_ERR_VALUE,
+          "multinomial: weights [2,3] f32 must be finite and not negative");
+    FAILS(ls_multinomial(ls_mul_scalar(bad, NAN), 1, true), LS_ERR_VALUE, "must be finite");
+    FAILS(ls_multinomial(ls_zeros(run, LS_F32, 4), 2, true), LS_ERR_VALUE,
+          "has too few classes with a weight above 0 to draw 2");
+    FAILS(ls_multinomial(ls_abs(bad), 3, false), LS_ERR_VALUE, "to draw 3 without replacement");
+    FAILS(ls_multinomial(ls_abs(bad), 4, false), LS_ERR_VALUE, "4 draws of 3 classes without replacement");
+    FAILS(ls_multinomial(ls_abs(bad), 0, true), LS_ERR_VALUE, "0 draws");
+    FAILS(ls_multinomial(ls_ones(run, LS_F32, 1, 2, 3), 1, true), LS_ERR_SHAPE, "are not [C] or [N,C]");
+}
+
+static void equations_that_do_not_fit(void)
+{
+    ls_tensor *a = ls_ones(run, LS_F32, 2, 3), *b = ls_ones(run, LS_F32, 3, 4);
+    FAILS(ls_einsum("ij,jk->ik", a), LS_ERR_VALUE, "ij,jk->ik is for 2 operands, and 1 were given");
+    FAILS(ls_einsum("ij,ik->jk", a, b), LS_ERR_SHAPE, "dimension 0 of [3,4] f32 is of size 2 elsewhere");
+    FAILS(ls_einsum("ii->i", a), LS_ERR_UNSUPPORTED, "index i occurs twice in one place; diagonals");
+    FAILS(ls_einsum("ij->ijk", a), LS_ERR_VALUE, "the result has an index that no operand has");
+    FAILS(ls_einsum("i1->i", a), LS_ERR_VALUE, "\"1\" is not a list of letters");
+    FAILS(ls_einsum("ijk->i", a), LS_ERR_SHAPE, "the number of indices is 3 for [2,3] f32");
+    FAILS(ls_einsum("...i", ls_sum(a)), LS_ERR_SHAPE, "the number of indices is 1 for [] f32");
+    FAILS(ls_einsum("abcd,efgh,ijkl->", ls_ones(run, LS_F32, 1, 1, 1, 1), ls_ones(run, LS_F32, 1, 1, 1, 1), a),
+          LS_ERR_SHAPE, "the number of indices is 4 for [2,3] f32");
+    CHECK(ls_item(ls_einsum("ij,jk->", a, b)) == 24 && ls_ndim(ls_einsum("ij->", a)) == 0);
+    CHECK(ls_dim(ls_einsum("ij,jk", a, ls_ones(run, LS_F32, 1, 4)), 1) == 4); /* a size of 1 is broadcast */
+    CHECK_TEXT(ls_error_message(run), "");
+}
+
+static void arrangements_that_do_not_exist(void)
+{
+    ls_tensor *x = ls_ones(run, LS_F32, 2, 3);
+    FAILS(ls_flip(x, 2), LS_ERR_SHAPE, "flip: [2] is not a set of dimensions of [2,3] f32");
+    FAILS(ls_roll(x, 1, 2), LS_ERR_SHAPE, "roll: [2,3] f32 has no dimension 2");
+    FAILS(ls_repeat(x, 2), LS_ERR_SHAPE, "repeat: [2,3] f32 cannot be repeated [2] times");
+    FAILS(ls_repeat(x, -1, 2), LS_ERR_SHAPE, "cannot be repeated");
+    FAILS(ls_repeat(x, INT64_MAX, 2), LS_ERR_SHAPE, "cannot be repeated");
+    FAILS(ls_tril(ls_ones(run, LS_F32, 3), 0), LS_ERR_SHAPE, "tril: [3] f32 is not a matrix");
+    CHECK(ls_roll(x, 4, 0) == x && ls_numel(ls_repeat(x, 0, 2)) == 0);
+    CHECK(ls_item(ls_sum(ls_tril(x, INT64_MAX))) == 6 && ls_item(ls_sum(ls_triu(x, INT64_MAX))) == 0);
+    ls_tensor *weight = ls_ones(run, LS_F32, 4, 3, 3);
+    FAILS(ls_conv1d(x, weight, NULL), LS_ERR_SHAPE, "conv1d: [2,3] f32 and weight [4,3,3] f32 must have three");
+    FAILS(ls_conv1d(ls_ones(run, LS_F32, 2, 3, 8), weight, NULL, .stride = 0), LS_ERR_VALUE, "stride 1x0");
+}
+
+int main(int argc, char **argv)
+{
+    const char *device = NULL;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--device") == 0 && i + 1 < argc) device = argv[++i];
+        else check_filter = argv[i];
+    }
+    run = ls_init(NULL, NULL, .device = device);
+    CHECK_RUN(integers_meet_numbers_exactly);
+    CHECK_RUN(nothing_is_decided);
+    CHECK_RUN(half_types_round_once);
+    CHECK_RUN(the_last_of_several_stays);
+    CHECK_RUN(classes_out_of_range_are_found);
+    CHECK_RUN(classes_are_drawn_by_weight);
+    CHECK_RUN(drawn_classes_are_not_drawn_again);
+    CHECK_RUN(weights_that_cannot_be_drawn_from);
+    CHECK_RUN(equations_that_do_not_fit);
+    CHECK_RUN(arrangements_that_do_not_exist);
+    ls_finish(run);
+    return check_done();
+}
