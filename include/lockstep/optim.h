@@ -73,6 +73,34 @@ typedef struct ls_adamw_opts {
 #define ls_adamw_new(run, ...) LS_CALL_2(ls_adamw_new, ls_adamw_opts, run, __VA_ARGS__, )
 LS_API ls_optim *ls_adamw_new_sized(ls_run *run, ls_module *module, const ls_adamw_opts *opts, size_t opts_size);
 
+/* Divides by a running mean of squared gradients. PyTorch's, without .centered. */
+typedef struct ls_rmsprop_opts {
+    double lr LS_DEFAULT(1e-2);
+    double alpha LS_DEFAULT(0.99); /* of the running mean; beta2 in groups */
+    double epsilon LS_DEFAULT(1e-8);
+    double weight_decay LS_DEFAULT(0), momentum LS_DEFAULT(0);
+    bool maximize LS_DEFAULT(false), master_weights LS_DEFAULT(false), scattered LS_DEFAULT(false);
+    const ls_state *parameters LS_DEFAULT(NULL);
+    ls_options_end _ LS_DEFAULT({});
+} ls_rmsprop_opts;
+#define ls_rmsprop_opts_defaults .lr = 1e-2, .alpha = 0.99, .epsilon = 1e-8
+#define ls_rmsprop_new(run, ...) LS_CALL_2(ls_rmsprop_new, ls_rmsprop_opts, run, __VA_ARGS__, )
+LS_API ls_optim *ls_rmsprop_new_sized(ls_run *run, ls_module *module, const ls_rmsprop_opts *opts, size_t opts_size);
+
+/* Divides by the sum of all squared gradients so far. */
+typedef struct ls_adagrad_opts {
+    double lr LS_DEFAULT(1e-2);
+    double lr_decay LS_DEFAULT(0); /* step t, from 0, is made at lr / (1 + t * lr_decay) */
+    double epsilon LS_DEFAULT(1e-10);
+    double weight_decay LS_DEFAULT(0);
+    bool maximize LS_DEFAULT(false), master_weights LS_DEFAULT(false), scattered LS_DEFAULT(false);
+    const ls_state *parameters LS_DEFAULT(NULL);
+    ls_options_end _ LS_DEFAULT({});
+} ls_adagrad_opts;
+#define ls_adagrad_opts_defaults .lr = 1e-2, .epsilon = 1e-10
+#define ls_adagrad_new(run, ...) LS_CALL_2(ls_adagrad_new, ls_adagrad_opts, run, __VA_ARGS__, )
+LS_API ls_optim *ls_adagrad_new_sized(ls_run *run, ls_module *module, const ls_adagrad_opts *opts, size_t opts_size);
+
 /* Free it now; free its schedules first. */
 LS_API void ls_optim_free(ls_optim *optim);
 
@@ -93,9 +121,9 @@ LS_API void ls_zero_grad(ls_optim *optim);
 /* What may differ between groups. LS_AUTO_REAL: as in the optimiser's options. */
 typedef struct ls_optim_group_opts {
     double lr LS_DEFAULT(LS_AUTO_REAL), weight_decay LS_DEFAULT(LS_AUTO_REAL);
-    double momentum LS_DEFAULT(LS_AUTO_REAL), dampening LS_DEFAULT(LS_AUTO_REAL); /* SGD */
-    double beta1 LS_DEFAULT(LS_AUTO_REAL), beta2 LS_DEFAULT(LS_AUTO_REAL);        /* Adam, AdamW */
-    double epsilon LS_DEFAULT(LS_AUTO_REAL);
+    double momentum LS_DEFAULT(LS_AUTO_REAL), dampening LS_DEFAULT(LS_AUTO_REAL); /* SGD; RMSprop: momentum */
+    double beta1 LS_DEFAULT(LS_AUTO_REAL), beta2 LS_DEFAULT(LS_AUTO_REAL);        /* Adam, AdamW; RMSprop: beta2 */
+    double epsilon LS_DEFAULT(LS_AUTO_REAL);                                      /* all but SGD */
     ls_options_end _ LS_DEFAULT({});
 } ls_optim_group_opts;
 #define ls_optim_group_opts_defaults                                                                                   \
@@ -136,9 +164,9 @@ LS_API void ls_state_clip_grad_value(const ls_state *parameters, double limit);
 /* ---- State, for checkpoints ---- */
 
 /* The optimiser's state, by parameter: "fc1.weight.exp_avg", "fc1.weight.exp_avg_sq", "fc1.weight.momentum_buffer",
- * "fc1.weight.master", and "fc1.weight.step" (i64, the current count). State that does not exist yet is not listed.
- * The optimiser owns the list; the next call updates it. With .shard_optimizer all processes must call it, and moments
- * are listed in the main process only. */
+ * "fc1.weight.square_avg", "fc1.weight.sum", "fc1.weight.master", and "fc1.weight.step" (i64, the current count). State
+ * that does not exist yet is not listed. The optimiser owns the list; the next call updates it. With .shard_optimizer
+ * all processes must call it, and moments are listed in the main process only. */
 LS_API ls_state *ls_optim_state_dict(ls_optim *optim);
 /* Copy it back. A parameter the optimiser does not have is an error. */
 LS_API void ls_optim_load_state_dict(ls_optim *optim, const ls_state *state);

@@ -108,6 +108,11 @@ ls_schedule *ls_one_cycle_schedule_new_sized(ls_optim *optim, const ls_one_cycle
                        "all at least 1",
                        problem),
                NULL;
+    if (o.cycle_momentum && !ls_rule_has(optim->rule, "momentum") && !ls_rule_has(optim->rule, "beta1"))
+        return ls_fail(errors, LS_ERR_VALUE,
+                       "ls_one_cycle_schedule_new: %s has no momentum; give .cycle_momentum = false",
+                       optim->rule->name),
+               NULL;
     if (!tops_sound(errors, &o, optim->group_count) || !numbers_sound(errors, &o)) return NULL;
     ls_schedule *s = ls_schedule_new(optim, "one cycle", one_cycle_at);
     if (!s) return NULL;

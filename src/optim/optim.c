@@ -121,6 +121,7 @@ ls_optim *ls_optim_new(ls_run *run, const ls_rule *rule, const ls_state *paramet
     optim->decoupled = settings->decoupled;
     optim->master_weights = settings->master_weights;
     optim->scattered = settings->scattered;
+    optim->lr_decay = settings->lr_decay;
     bool ok = settings_sound(optim, &optim->defaults) && add_group(optim, optim->defaults);
     for (int64_t i = 0; ok && i < ls_state_count(parameters); i++)
         if (!find_slot(optim, parameters->entries[i].tensor))
@@ -146,20 +147,27 @@ static void complete(ls_optim_group_opts *given, const ls_optim_group_opts *othe
     given->epsilon = ls_opts_real(given->epsilon, otherwise->epsilon);
 }
 
+bool ls_rule_has(const ls_rule *rule, const char *option)
+{
+    size_t length = strlen(option);
+    for (const char *at = rule->options; (at = strstr(at, option)); at += length)
+        if ((at == rule->options || at[-1] == ' ') && (at[length] == ' ' || at[length] == '\0')) return true;
+    return false;
+}
+
 /* Options that the optimiser's rule does not use would have no effect. */
 static bool options_apply(const ls_optim *optim, const ls_optim_group_opts *given, const char *who)
 {
-    bool betas = optim->rule->has_betas;
     const struct {
         const char *name;
         double value;
-        bool used;
-    } options[] = {
-        {"momentum", given->momentum, !betas}, {"dampening", given->dampening, !betas}, {"beta1", given->beta1, betas},
-        {"beta2", given->beta2, betas},        {"epsilon", given->epsilon, betas},
-    };
+    } options[] = {{"momentum", given->momentum},
+                   {"dampening", given->dampening},
+                   {"beta1", given->beta1},
+                   {"beta2", given->beta2},
+                   {"epsilon", given->epsilon}};
     for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
-        if (options[i].used || ls_opts_real(options[i].value, 0) == 0) continue;
+        if (ls_opts_real(options[i].value, 0) == 0 || ls_rule_has(optim->rule, options[i].name)) continue;
         ls_fail(&optim->object.run->errors, LS_ERR_VALUE, "%s: .%s = %g; %s has no such option", who, options[i].name,
                 options[i].value, optim->rule->name);
         return false;

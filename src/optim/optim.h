@@ -1,6 +1,6 @@
 /* optim.h - the internals of an optimiser.
  *
- * An optimiser is a rule (SGD, Adam, AdamW), groups of settings, and slots: one per parameter, with its moments and its
+ * An optimiser is a rule (SGD, Adam, ...), groups of settings, and slots: one per parameter, with its moments and its
  * step count. Before the first step f32 parameters, their gradients and moments move into contiguous blocks of memory,
  * so that a device is called once per group and not once per parameter.
  *
@@ -66,7 +66,7 @@ typedef struct ls_rule {
     const char *name;
     const char *moment_names[LS_MAX_MOMENTS]; /* PyTorch's names; NULL after the last */
     int most_moments;                         /* outputs of the step between the parameter and its half copy */
-    bool has_betas;                           /* OneCycle changes beta1, else momentum */
+    const char *options;                      /* of groups, besides lr and weight_decay: "beta1 beta2 epsilon" */
     int (*moment_count)(const ls_optim_group_opts *settings);
     void (*fill_call)(const ls_optim *optim, const ls_optim_group_opts *settings, const ls_optim_span *span,
                       ls_call *call);
@@ -84,6 +84,7 @@ struct ls_optim {
     const ls_rule *rule;
     ls_optim_group_opts defaults;
     bool nesterov, maximize, decoupled, master_weights, scattered;
+    double lr_decay;   /* Adagrad */
     ls_device *device; /* of all parameters; NULL: no parameters yet */
 
     int group_count, group_capacity;
@@ -112,6 +113,9 @@ struct ls_optim {
 
 /* optim.c: an optimiser with a rule for these parameters. NULL after a failure. */
 ls_optim *ls_optim_new(ls_run *run, const ls_rule *rule, const ls_state *parameters, const ls_optim *settings);
+
+/* Do groups of such an optimiser have this option? */
+bool ls_rule_has(const ls_rule *rule, const char *option);
 
 /* mistakes.c: a step was submitted but not counted yet: warn, once, if it cannot be intended. */
 void ls_optim_look_for_mistakes(ls_optim *optim);

@@ -1,4 +1,4 @@
-/* rules.c - SGD, Adam and AdamW: PyTorch's defaults, and their device calls. */
+/* rules.c - SGD, Adam, AdamW, RMSprop and Adagrad: PyTorch's defaults, and their device calls. */
 #include <math.h>
 
 #include "optim/optim.h"
@@ -27,6 +27,7 @@ static const ls_rule sgd = {
     .name = "SGD",
     .moment_names = {"momentum_buffer"},
     .most_moments = 1,
+    .options = "momentum dampening",
     .moment_count = sgd_moment_count,
     .fill_call = sgd_fill_call,
 };
@@ -77,7 +78,7 @@ static const ls_rule adam = {
     .name = "Adam",
     .moment_names = {"exp_avg", "exp_avg_sq"},
     .most_moments = 2,
-    .has_betas = true,
+    .options = "beta1 beta2 epsilon",
     .moment_count = adam_moment_count,
     .fill_call = adam_fill_call,
 };
@@ -86,7 +87,7 @@ static const ls_rule adamw = {
     .name = "AdamW",
     .moment_names = {"exp_avg", "exp_avg_sq"},
     .most_moments = 2,
-    .has_betas = true,
+    .options = "beta1 beta2 epsilon",
     .moment_count = adam_moment_count,
     .fill_call = adam_fill_call,
 };
@@ -123,4 +124,91 @@ ls_optim *ls_adamw_new_sized(ls_run *run, ls_module *module, const ls_adamw_opts
                                    .master_weights = o.master_weights,
                                    .scattered = o.scattered,
                                    .parameters = o.parameters});
+}
+
+/* ---- RMSprop ---- */
+
+static int rmsprop_moment_count(const ls_optim_group_opts *settings)
+{
+    return settings->momentum != 0 ? 2 : 1;
+}
+
+static void rmsprop_fill_call(const ls_optim *optim, const ls_optim_group_opts *settings, const ls_optim_span *span,
+                              ls_call *call)
+{
+    (void)span;
+    call->op = LS_OP_rmsprop_step;
+    call->attrs.rmsprop.lr = settings->lr;
+    call->attrs.rmsprop.alpha = settings->beta2;
+    call->attrs.rmsprop.epsilon = settings->epsilon;
+    call->attrs.rmsprop.weight_decay = settings->weight_decay;
+    call->attrs.rmsprop.momentum = settings->momentum;
+    call->attrs.rmsprop.maximize = optim->maximize;
+}
+
+static const ls_rule rmsprop = {
+    .name = "RMSprop",
+    .moment_names = {"square_avg", "momentum_buffer"},
+    .most_moments = 2,
+    .options = "momentum beta2 epsilon",
+    .moment_count = rmsprop_moment_count,
+    .fill_call = rmsprop_fill_call,
+};
+
+ls_optim *ls_rmsprop_new_sized(ls_run *run, ls_module *module, const ls_rmsprop_opts *given, size_t opts_size)
+{
+    ls_rmsprop_opts opts = LS_OPTS_READ(ls_rmsprop_opts, given, opts_size);
+    return ls_optim_new(run, &rmsprop, opts.parameters ? opts.parameters : ls_object_parameters(module),
+                        &(ls_optim){.defaults = {.lr = opts.lr,
+                                                 .weight_decay = opts.weight_decay,
+                                                 .momentum = opts.momentum,
+                                                 .beta2 = opts.alpha,
+                                                 .epsilon = opts.epsilon},
+                                    .maximize = opts.maximize,
+                                    .master_weights = opts.master_weights,
+                                    .scattered = opts.scattered});
+}
+
+/* ---- Adagrad ---- */
+
+static int adagrad_moment_count(const ls_optim_group_opts *settings)
+{
+    (void)settings;
+    return 1;
+}
+
+static void adagrad_fill_call(const ls_optim *optim, const ls_optim_group_opts *settings, const ls_optim_span *span,
+                              ls_call *call)
+{
+    call->op = LS_OP_adagrad_step;
+    call->attrs.adagrad.lr = settings->lr / (1 + (double)(span->step - 1) * optim->lr_decay);
+    call->attrs.adagrad.epsilon = settings->epsilon;
+    call->attrs.adagrad.weight_decay = settings->weight_decay;
+    call->attrs.adagrad.maximize = optim->maximize;
+}
+
+static const ls_rule adagrad = {
+    .name = "Adagrad",
+    .moment_names = {"sum"},
+    .most_moments = 1,
+    .options = "epsilon",
+    .moment_count = adagrad_moment_count,
+    .fill_call = adagrad_fill_call,
+};
+
+ls_optim *ls_adagrad_new_sized(ls_run *run, ls_module *module, const ls_adagrad_opts *given, size_t opts_size)
+{
+    ls_adagrad_opts opts = LS_OPTS_READ(ls_adagrad_opts, given, opts_size);
+    if (!(opts.lr_decay >= 0 && opts.lr_decay < INFINITY)) {
+        ls_fail(&run->errors, LS_ERR_VALUE, "Adagrad: .lr_decay = %g; it must be finite and not negative",
+                opts.lr_decay);
+        return NULL;
+    }
+    return ls_optim_new(
+        run, &adagrad, opts.parameters ? opts.parameters : ls_object_parameters(module),
+        &(ls_optim){.defaults = {.lr = opts.lr, .weight_decay = opts.weight_decay, .epsilon = opts.epsilon},
+                    .lr_decay = opts.lr_decay,
+                    .maximize = opts.maximize,
+                    .master_weights = opts.master_weights,
+                    .scattered = opts.scattered});
 }

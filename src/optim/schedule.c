@@ -39,7 +39,7 @@ static void apply(ls_schedule *schedule)
         now->lr = rates.lr;
         if (i == 0) schedule->lr = rates.lr;
         if (!rates.has_momentum) continue;
-        if (optim->rule->has_betas) now->beta1 = rates.momentum;
+        if (ls_rule_has(optim->rule, "beta1")) now->beta1 = rates.momentum;
         else now->momentum = rates.momentum;
     }
 }

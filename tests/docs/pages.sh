@@ -61,6 +61,7 @@ END
 awk '/^```c$/ { inside = 1; print "{"; next }
      /^```$/ && inside { inside = 0; print "}"; next }
      inside { print }
+     /^## Not supported/ { exit }
      /^\| .* \| .* \|$/ && !/^\| PyTorch/ {
          text = $0
          sub(/ \|$/, "", text)

@@ -53,6 +53,28 @@ static ls_optim *adamw_decay(ls_run *run, ls_module *m, bool scattered)
     return ls_adamw_new(run, m, .lr = 0.02, .weight_decay = 0.3, .maximize = true, .scattered = scattered);
 }
 
+static ls_optim *rmsprop(ls_run *run, ls_module *m, bool scattered)
+{
+    return ls_rmsprop_new(run, m, .lr = 0.02, .scattered = scattered);
+}
+
+static ls_optim *rmsprop_momentum(ls_run *run, ls_module *m, bool scattered)
+{
+    return ls_rmsprop_new(run, m, .lr = 0.02, .alpha = 0.9, .momentum = 0.8, .weight_decay = 0.1,
+                          .scattered = scattered);
+}
+
+static ls_optim *adagrad(ls_run *run, ls_module *m, bool scattered)
+{
+    return ls_adagrad_new(run, m, .lr = 0.1, .scattered = scattered);
+}
+
+static ls_optim *adagrad_decay(ls_run *run, ls_module *m, bool scattered)
+{
+    return ls_adagrad_new(run, m, .lr = 0.1, .lr_decay = 0.05, .weight_decay = 0.1, .maximize = true,
+                          .scattered = scattered);
+}
+
 #define NAMED(f)                                                                                                       \
     {                                                                                                                  \
 #f, f                                                                                                          \
@@ -60,8 +82,10 @@ static ls_optim *adamw_decay(ls_run *run, ls_module *m, bool scattered)
 static const struct {
     const char *name;
     ls_optim *(*make)(ls_run *run, ls_module *m, bool scattered);
-} optimisers[] = {NAMED(sgd),  NAMED(sgd_momentum), NAMED(sgd_dampening), NAMED(sgd_nesterov), NAMED(sgd_maximize),
-                  NAMED(adam), NAMED(adam_decay),   NAMED(adamw),         NAMED(adamw_decay)};
+} optimisers[] = {NAMED(sgd),          NAMED(sgd_momentum), NAMED(sgd_dampening),    NAMED(sgd_nesterov),
+                  NAMED(sgd_maximize), NAMED(adam),         NAMED(adam_decay),       NAMED(adamw),
+                  NAMED(adamw_decay),  NAMED(rmsprop),      NAMED(rmsprop_momentum), NAMED(adagrad),
+                  NAMED(adagrad_decay)};
 
 /* ---- the schedules of make.py ---- */
 
@@ -152,6 +176,7 @@ static void follow_path(const golden *g, size_t o, size_t s, bool scattered)
 {
     const char *optim_name = optimisers[o].name, *schedule_name = schedules[s].name;
     const golden_entry *path = golden_find(g, "%s/%s/path", optim_name, schedule_name);
+    if (!path) return; /* PyTorch does not have this pair */
     const golden_entry *rates = golden_find(g, "%s/%s/rates", optim_name, schedule_name);
     const float *start = golden_find(g, "start")->data, *gradients = golden_find(g, "gradients")->data;
     ls_run *run = golden_run(LS_F32);

@@ -378,6 +378,11 @@ static void misuse_is_an_error(void)
     FAILS((ls_optim_set_group(sgd, 0, .beta1 = 0.5), 0), LS_ERR_VALUE);
     FAILS((ls_optim_set_group(ls_adam_new(run, m), 0, .momentum = 0.5), 0), LS_ERR_VALUE);
     FAILS(ls_optim_add_group(sgd, ls_parameters(m), .epsilon = 1e-3), LS_ERR_VALUE);
+    FAILS((ls_optim_set_group(ls_rmsprop_new(run, m), 0, .beta1 = 0.5), 0), LS_ERR_VALUE);
+    FAILS((ls_optim_set_group(ls_adagrad_new(run, m), 0, .momentum = 0.5), 0), LS_ERR_VALUE);
+    FAILS(ls_rmsprop_new(run, m, .alpha = 1), LS_ERR_VALUE);
+    FAILS(ls_adagrad_new(run, m, .lr_decay = -1), LS_ERR_VALUE);
+    FAILS(ls_one_cycle_schedule_new(ls_adagrad_new(run, m), .max_lr = 1, .total_steps = 9), LS_ERR_VALUE);
     FAILS(ls_sgd_new(run, m, .nesterov = true), LS_ERR_VALUE);
     FAILS(ls_optim_group(sgd, 1), LS_ERR_VALUE);
     FAILS(ls_one_cycle_schedule_new(sgd, .max_lr = 1), LS_ERR_VALUE);
