@@ -95,6 +95,8 @@ void ls_json_put_value(ls_json_writer *w, const char *key, const ls_json *value)
 /* The text, zero-terminated; the caller must ls_sys_free() it. NULL when out of memory. `length` may be NULL. The
  * writer may be used again. */
 char *ls_json_take(ls_json_writer *w, size_t *length);
+/* Make room for `length` more bytes now, so that they take no memory later. */
+void ls_json_reserve(ls_json_writer *w, size_t length);
 /* Discard the text and begin another in the same memory: for writers that make many. */
 void ls_json_restart(ls_json_writer *w);
 /* The text so far, owned by the writer and valid until its next call. NULL when out of memory. */

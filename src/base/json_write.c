@@ -8,20 +8,23 @@
 #include "base/memory.h"
 #include "base/utf8.h"
 
+/* Room for `length` more bytes; one stays free for the terminating zero. */
+void ls_json_reserve(ls_json_writer *w, size_t length)
+{
+    if (w->failed || w->capacity - w->length > length) return;
+    size_t capacity = w->capacity ? w->capacity * 2 : 256;
+    while (capacity - w->length <= length) capacity *= 2;
+    char *grown = ls_sys_realloc(w->text, capacity);
+    w->failed = !grown;
+    if (!grown) return;
+    w->text = grown;
+    w->capacity = capacity;
+}
+
 static void append(ls_json_writer *w, const char *text, size_t length)
 {
+    ls_json_reserve(w, length);
     if (w->failed) return;
-    if (w->capacity - w->length <= length) { /* one byte stays free for the terminating zero */
-        size_t capacity = w->capacity ? w->capacity * 2 : 256;
-        while (capacity - w->length <= length) capacity *= 2;
-        char *grown = ls_sys_realloc(w->text, capacity);
-        if (!grown) {
-            w->failed = true;
-            return;
-        }
-        w->text = grown;
-        w->capacity = capacity;
-    }
     memcpy(w->text + w->length, text, length);
     w->length += length;
     w->text[w->length] = 0;

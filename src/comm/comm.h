@@ -53,7 +53,8 @@ typedef struct ls_comm_table {
     void (*cancel)(ls_comm *comm);
     /* Called by all ranks while none is inside a call of this communicator: forget half-finished calls. */
     void (*reset)(ls_comm *comm);
-    void (*close)(ls_comm *comm); /* close the communicators split from it first */
+    void (*close)(ls_comm *comm);                 /* close the communicators split from it first */
+    struct ls_segment *(*segment)(ls_comm *comm); /* (optional) see ls_comm_segment() */
 } ls_comm_table;
 
 struct ls_comm {
@@ -138,6 +139,13 @@ static inline void ls_comm_close(ls_comm *comm)
     if (!comm) return;
     ls_comm_leave_devices(comm, false);
     comm->table->close(comm);
+}
+
+/* The memory that the processes of this host share, with a record of what each does (shm/segment.h): valid while the
+ * communicator is open, longer for those who hold it. NULL: there are no others. */
+static inline struct ls_segment *ls_comm_segment(ls_comm *comm)
+{
+    return comm->table->segment ? comm->table->segment(comm) : NULL;
 }
 
 /* After a cancel: see the table's entry. */

@@ -73,7 +73,7 @@ static void close_self(ls_comm *comm)
     ls_sys_free(self);
 }
 
-static const ls_comm_table table = {"self", run, split, share, ignore, do_nothing, do_nothing, close_self};
+static const ls_comm_table table = {"self", run, split, share, ignore, do_nothing, do_nothing, close_self, NULL};
 
 ls_comm *ls_comm_self(void)
 {

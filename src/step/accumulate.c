@@ -9,7 +9,11 @@ void ls_accumulation_count(ls_run *run)
 {
     ls_accumulation *a = &run->step->accumulation;
     ls_loop *loop = run->step->loop;
-    if (loop) loop->counted = true;
+    if (loop) {
+        int64_t rows = loop->real_rows >= 0 ? loop->real_rows : loop->rows * run->step->share.world;
+        loop->counted = true;
+        atomic_fetch_add_explicit(&run->step->samples, rows, memory_order_relaxed);
+    }
     if (a->held) return;
     bool ends_pass = loop && loop->last && !a->across_epochs;
     if (a->sync) { /* the previous group is complete */

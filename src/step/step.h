@@ -8,6 +8,8 @@
 #ifndef LOCKSTEP_STEP_STEP_H
 #define LOCKSTEP_STEP_STEP_H
 
+#include <stdatomic.h>
+
 #include "step/accumulate.h"
 #include "step/finite.h"
 #include "step/loop.h"
@@ -24,7 +26,8 @@ struct ls_training_step {
     struct ls_reducer *reducer;   /* of gradients over processes: src/parallel; NULL: none */
     ls_schedule_policy schedule_policy;
     ls_finite finite;
-    unsigned reminded; /* bits of ls_reminder that were reported: remind.h */
+    unsigned reminded;       /* bits of ls_reminder that were reported: remind.h */
+    _Atomic int64_t samples; /* that all processes have trained on; other threads read it */
 };
 
 #endif

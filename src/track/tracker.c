@@ -12,6 +12,7 @@
 #include "base/opts.h"
 #include "run/session.h"
 #include "track/sink.h"
+#include "track/status.h"
 
 static const ls_sink_format *const formats[] = {&ls_sink_tensorboard, &ls_sink_jsonl, &ls_sink_csv};
 enum { FORMATS = sizeof formats / sizeof *formats };
@@ -22,8 +23,9 @@ struct ls_tracker {
     void *sinks[FORMATS]; /* NULL: format not used */
     ls_track_setting *settings;
     size_t setting_count, setting_capacity;
-    bool recorded; /* a record was written, so the settings were too */
-    bool warned;   /* a write failure was reported */
+    ls_status_writer *status; /* NULL: none */
+    bool recorded;            /* a record was written, so the settings were too */
+    bool warned;              /* a write failure was reported */
 };
 
 bool ls_track_path(char path[LS_TRACK_PATH], const char *folder, const char *name, ls_message *why)
@@ -49,8 +51,10 @@ static void warn(ls_tracker *tracker, const ls_message *why)
 static void clear(void *object)
 {
     ls_tracker *tracker = object;
+    const ls_run *run = tracker->object.run;
+    ls_status_close(tracker->status, ls_failed(run) ? run->errors.message : NULL);
     for (int i = 0; i < FORMATS; i++)
-        if (tracker->sinks[i]) formats[i]->close(tracker->sinks[i], !ls_failed(tracker->object.run));
+        if (tracker->sinks[i]) formats[i]->close(tracker->sinks[i], !ls_failed(run));
     for (size_t i = 0; i < tracker->setting_count; i++) {
         ls_sys_free(tracker->settings[i].name);
         ls_sys_free(tracker->settings[i].text);
@@ -111,7 +115,10 @@ ls_tracker *ls_tracker_new_sized(ls_run *run, const char *kinds, const ls_tracke
         tracker->sinks[i] = formats[i]->open(tracker->folder, &why);
         ok = tracker->sinks[i] != NULL;
     }
-    if (ok) return tracker;
+    if (ok) {
+        tracker->status = ls_status_open(run, tracker->folder);
+        return tracker;
+    }
     ls_fail(&run->errors, why.text[0] ? LS_ERR_IO : LS_ERR_MEMORY, "ls_tracker_new: %s",
             why.text[0] ? why.text : "no memory for its files");
     ls_object_free(tracker);
@@ -178,6 +185,7 @@ static void record(ls_run *run, const ls_track_record *what)
                 ok = formats[i]->write(sink, what, &why) && ok;
             }
             tracker->recorded = true;
+            ls_status_note(tracker->status, run, what->step);
             if (!ok) warn(tracker, &why);
         }
 }

@@ -8,15 +8,17 @@
 
 #include "base/memory.h"
 #include "track/sink.h"
+#include "track/status.h"
 #include "watch/thin.h"
 
 enum { MOST_SERIES = 500, LARGEST_JSON = 1 << 20 };
 
-static void put_version(ls_json_writer *w, const ls_watched_run *run)
+/* JavaScript's numbers have 53 bits. */
+static void put_version(ls_json_writer *w, const char *key, uint64_t version)
 {
     char text[17];
-    snprintf(text, sizeof text, "%016llx", (unsigned long long)run->version);
-    ls_json_put_text(w, "version", text);
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)version);
+    ls_json_put_text(w, key, text);
 }
 
 static const char *last_part(const char *path)
@@ -38,7 +40,8 @@ void ls_document_put_list(ls_json_writer *w, const char *key, ls_watched_folder 
     for (int i = 0; i < folder->count; i++) {
         ls_json_put_object(w, NULL);
         ls_json_put_text(w, "name", folder->runs[i]->name);
-        put_version(w, folder->runs[i]);
+        put_version(w, "version", folder->runs[i]->version);
+        put_version(w, "life", folder->runs[i]->life);
         ls_json_put_end(w);
     }
     ls_json_put_end(w);
@@ -60,29 +63,40 @@ static void put_file(ls_json_writer *w, const char *key, const ls_watched_folder
     if (descriptor >= 0) close(descriptor);
 }
 
-static void put_series(ls_json_writer *w, const ls_history_series *series)
+void ls_document_put_status(ls_json_writer *w, const char *key, const ls_watched_folder *folder,
+                            const ls_watched_run *run)
 {
-    ls_json_put_object(w, NULL);
-    ls_json_put_text(w, "name", series->name);
-    ls_json_put_integer(w, "count", series->count);
-    ls_json_put_number(w, "last", series->y[series->count - 1]);
-    ls_thin_put(w, series);
+    put_file(w, key, folder, run, LS_TRACK_STATUS);
+}
+
+static void put_series(ls_json_writer *w, const char *key, const ls_history *history)
+{
+    ls_json_put_array(w, key);
+    for (int i = 0; i < history->count && i < MOST_SERIES; i++) {
+        const ls_history_series *series = &history->series[i];
+        ls_json_put_object(w, NULL);
+        ls_json_put_text(w, "name", series->name);
+        ls_json_put_integer(w, "count", series->count);
+        ls_json_put_number(w, "last", series->y[series->count - 1]);
+        ls_thin_put(w, series);
+        ls_json_put_end(w);
+    }
     ls_json_put_end(w);
 }
 
 void ls_document_put_run(ls_json_writer *w, const char *key, const ls_watched_folder *folder, ls_watched_run *run)
 {
     ls_watched_read(folder, run);
-    const ls_history *history = &run->history;
+    const ls_history *history = &run->values.history;
+    const char *problem = run->values.problem.text;
     ls_json_put_object(w, key);
     ls_json_put_text(w, "name", run->name);
-    put_version(w, run);
-    ls_json_put_text(w, "problem", run->problem.text[0] ? run->problem.text : NULL);
+    put_version(w, "version", run->version);
+    ls_json_put_text(w, "problem", problem[0] ? problem : NULL);
     put_file(w, "config", folder, run, LS_TRACK_CONFIG);
     ls_json_put_integer(w, "count", history->count);
-    ls_json_put_array(w, "series");
-    for (int i = 0; i < history->count && i < MOST_SERIES; i++) put_series(w, &history->series[i]);
-    ls_json_put_end(w);
+    put_series(w, "series", history);
+    put_series(w, "system", &run->system.history);
     ls_json_put_object(w, "times");
     ls_thin_put(w, &history->times);
     ls_json_put_end(w);

@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "track/sink.h"
+#include "track/status.h"
 
 enum { DEEPEST = 5, MOST_ENTRIES = 20000, FRESH = 500 /* ms */ };
 
@@ -27,7 +28,8 @@ static int64_t now_ms(void)
 
 static void run_free(ls_watched_run *run)
 {
-    ls_history_clear(&run->history);
+    ls_history_clear(&run->values.history);
+    ls_history_clear(&run->system.history);
     ls_sys_free(run->name);
     ls_sys_free(run);
 }
@@ -66,12 +68,15 @@ typedef struct look {
     int entries; /* seen so far, in all folders */
 } look;
 
-/* Files whose changes make a new version of the run; those with values make a folder a run. */
-static bool is_of_run(const char *name, bool *has_values)
+typedef enum file_kind { FILE_OTHER, FILE_VALUES, FILE_MORE, FILE_LIFE } file_kind;
+
+/* A folder with values is a run. */
+static file_kind kind_of(const char *name)
 {
-    if (strncmp(name, LS_TRACK_EVENTS, sizeof LS_TRACK_EVENTS - 1) == 0) return *has_values = true;
-    if (strcmp(name, LS_TRACK_JSONL) == 0 || strcmp(name, LS_TRACK_CSV) == 0) return *has_values = true;
-    return strcmp(name, LS_TRACK_CONFIG) == 0;
+    if (strncmp(name, LS_TRACK_EVENTS, sizeof LS_TRACK_EVENTS - 1) == 0) return FILE_VALUES;
+    if (strcmp(name, LS_TRACK_JSONL) == 0 || strcmp(name, LS_TRACK_CSV) == 0) return FILE_VALUES;
+    if (strcmp(name, LS_TRACK_CONFIG) == 0 || strcmp(name, LS_TRACK_SYSTEM) == 0) return FILE_MORE;
+    return strcmp(name, LS_TRACK_STATUS) == 0 ? FILE_LIFE : FILE_OTHER;
 }
 
 /* The hash does not depend on the order in which the system lists the files. */
@@ -89,7 +94,7 @@ static void look_into(look *l, const char *name, int depth)
     if (!ls_track_path(path, l->folder->path, name, NULL)) return;
     DIR *listing = opendir(path);
     if (!listing) return;
-    uint64_t version = 0;
+    uint64_t version = 0, life = 0;
     bool has_values = false;
     for (const struct dirent *entry; (entry = readdir(listing));) {
         struct stat status;
@@ -101,13 +106,16 @@ static void look_into(look *l, const char *name, int depth)
             continue;
         bool fits = ls_track_path(below, name, entry->d_name, NULL);
         if (S_ISDIR(status.st_mode) && fits && depth < DEEPEST) look_into(l, below, depth + 1);
-        if (S_ISREG(status.st_mode) && is_of_run(entry->d_name, &has_values))
-            version += hash_of(entry->d_name, &status);
+        file_kind kind = S_ISREG(status.st_mode) ? kind_of(entry->d_name) : FILE_OTHER;
+        has_values = has_values || kind == FILE_VALUES;
+        if (kind == FILE_LIFE) life = hash_of(entry->d_name, &status);
+        else if (kind != FILE_OTHER) version += hash_of(entry->d_name, &status);
     }
     closedir(listing);
     ls_watched_run *run = has_values ? run_named(l->folder, name) : NULL;
     if (!run) return;
     run->version = version;
+    run->life = life;
     run->found = true;
 }
 
@@ -146,52 +154,58 @@ int ls_watched_open(const ls_watched_folder *folder, const ls_watched_run *run, 
     return -1;
 }
 
-static void forget(ls_watched_run *run)
+static void forget(ls_followed *followed)
 {
-    ls_history_clear(&run->history);
-    run->values_read = 0;
-    run->values_file[0] = run->values_file[1] = 0;
-    run->problem.text[0] = '\0';
+    ls_history_clear(&followed->history);
+    *followed = (ls_followed){.read = 0};
 }
 
-/* Read the lines that were added to values.jsonl since the last time. A line that is being written stays unread. */
-static void read_more(ls_watched_run *run, int descriptor, const struct stat *status)
+/* Read the lines that were added since the last time. A line that is being written stays unread. */
+static void read_more(ls_followed *f, int descriptor, int64_t size)
 {
     enum { LOT = 64 << 20 }; /* bytes at a time */
-    while (run->values_read < status->st_size && !run->problem.text[0]) {
-        int64_t left = status->st_size - run->values_read;
+    while (f->read < size && !f->problem.text[0]) {
+        int64_t left = size - f->read;
         size_t wanted = left < LOT ? (size_t)left : LOT;
         char *text = ls_sys_alloc(wanted);
-        ssize_t got = text ? pread(descriptor, text, wanted, run->values_read) : -1;
+        ssize_t got = text ? pread(descriptor, text, wanted, f->read) : -1;
         const char *end = got > 0 ? memrchr(text, '\n', (size_t)got) : NULL;
-        if (got < 0) ls_message_set(&run->problem, LS_TRACK_JSONL " cannot be read");
-        else if (!end && wanted == LOT) ls_message_set(&run->problem, LS_TRACK_JSONL " has a line above 64 MB");
-        else if (end && !ls_history_read_jsonl(&run->history, text, (size_t)(end - text) + 1, &run->problem) &&
-                 !run->problem.text[0])
-            ls_message_set(&run->problem, "no memory for the values");
-        if (end) run->values_read += end - text + 1;
+        if (got < 0) ls_message_set(&f->problem, "the values cannot be read");
+        else if (!end && wanted == LOT) ls_message_set(&f->problem, "a line is longer than 64 MB");
+        else if (end && !ls_history_read_jsonl(&f->history, text, (size_t)(end - text) + 1, &f->problem) &&
+                 !f->problem.text[0])
+            ls_message_set(&f->problem, "no memory for the values");
+        if (end) f->read += end - text + 1;
         ls_sys_free(text);
         if (!end) break;
     }
 }
 
-void ls_watched_read(const ls_watched_folder *folder, ls_watched_run *run)
+/* False if there is no such file. */
+static bool follow(ls_followed *f, const ls_watched_folder *folder, const ls_watched_run *run, const char *file)
 {
     struct stat status;
-    char path[LS_TRACK_PATH];
-    if (run->read_version == run->version) return;
-    int descriptor = ls_watched_open(folder, run, LS_TRACK_JSONL);
-    bool lines = descriptor >= 0 && fstat(descriptor, &status) == 0;
-    bool same = lines && status.st_dev == run->values_file[0] && status.st_ino == run->values_file[1] &&
-                status.st_size >= run->values_read && !run->problem.text[0];
-    if (!same) forget(run);
-    if (lines) {
-        run->values_file[0] = status.st_dev;
-        run->values_file[1] = status.st_ino;
-        read_more(run, descriptor, &status);
-    } else if (ls_track_path(path, folder->path, run->name, &run->problem)) {
-        ls_history_load(&run->history, path, &run->problem);
+    int descriptor = ls_watched_open(folder, run, file);
+    bool there = descriptor >= 0 && fstat(descriptor, &status) == 0;
+    bool same = there && status.st_dev == f->file[0] && status.st_ino == f->file[1] && status.st_size >= f->read &&
+                !f->problem.text[0];
+    if (!same) forget(f);
+    if (there) {
+        f->file[0] = status.st_dev;
+        f->file[1] = status.st_ino;
+        read_more(f, descriptor, status.st_size);
     }
     if (descriptor >= 0) close(descriptor);
+    return there;
+}
+
+void ls_watched_read(const ls_watched_folder *folder, ls_watched_run *run)
+{
+    char path[LS_TRACK_PATH];
+    if (run->read_version == run->version) return;
+    if (!follow(&run->values, folder, run, LS_TRACK_JSONL) &&
+        ls_track_path(path, folder->path, run->name, &run->values.problem))
+        ls_history_load(&run->values.history, path, &run->values.problem);
+    follow(&run->system, folder, run, LS_TRACK_SYSTEM);
     run->read_version = run->version;
 }

@@ -8,16 +8,22 @@
 
 enum { LS_WATCH_RUNS = 500 /* most runs of a folder */ };
 
-typedef struct ls_watched_run {
-    char *name;       /* path below the folder; "." is the folder itself */
-    uint64_t version; /* changes when a file of the run does */
+/* Values, and how far the file of JSON lines was read that they come from. */
+typedef struct ls_followed {
+    ls_history history;
+    uint64_t file[2];   /* device and inode; 0: the values come from other files */
+    int64_t read;       /* bytes that are in the history */
+    ls_message problem; /* why the values cannot be read; "": they can */
+} ls_followed;
 
-    ls_history history; /* as of `read_version` */
+typedef struct ls_watched_run {
+    char *name;         /* path below the folder; "." is the folder itself */
+    uint64_t version;   /* changes when a file of the run does */
+    uint64_t life;      /* changes with its signs of life (track/status.h); 0: there are none */
+    ls_followed values; /* recorded by the program, as of `read_version` */
+    ls_followed system; /* rates and memory */
     uint64_t read_version;
-    uint64_t values_file[2]; /* device and inode of values.jsonl; 0: the values come from other files */
-    int64_t values_read;     /* bytes of it that are in the history */
-    ls_message problem;      /* why the values cannot be read; "": they can */
-    bool found;              /* by the current look */
+    bool found; /* by the current look */
 } ls_watched_run;
 
 typedef struct ls_watched_folder {
@@ -32,7 +38,7 @@ typedef struct ls_watched_folder {
 void ls_watched_look(ls_watched_folder *folder);
 /* NULL if there is no run of this name. */
 ls_watched_run *ls_watched_find(const ls_watched_folder *folder, const char *name);
-/* Bring the history of a run up to date. */
+/* Bring the values of a run up to date. */
 void ls_watched_read(const ls_watched_folder *folder, ls_watched_run *run);
 /* Open a file of a run for reading, if it is an ordinary one; -1 otherwise. */
 int ls_watched_open(const ls_watched_folder *folder, const ls_watched_run *run, const char *file);

@@ -54,11 +54,13 @@ static ls_http_answer answer(const ls_http_request *request, void *user)
         ls_document_put_list(&w, NULL, folder);
         return answer_json(&w);
     }
-    if (strcmp(request->path, "/api/run") == 0) {
+    bool wants_status = strcmp(request->path, "/api/status") == 0;
+    if (wants_status || strcmp(request->path, "/api/run") == 0) {
         ls_watched_look(folder);
         ls_watched_run *run = ls_watched_find(folder, request->value);
         if (!run) return (ls_http_answer){.status = 404};
-        ls_document_put_run(&w, NULL, folder, run);
+        if (wants_status) ls_document_put_status(&w, NULL, folder, run);
+        else ls_document_put_run(&w, NULL, folder, run);
         return answer_json(&w);
     }
     const ls_page_file *file = file_named(strcmp(request->path, "/") == 0 ? "watch.html" : request->path + 1);
@@ -104,6 +106,9 @@ static void put_data(ls_byte_buffer *page, ls_watched_folder *folder)
     ls_document_put_list(&w, "list", folder);
     ls_json_put_array(&w, "runs");
     for (int i = 0; i < folder->count; i++) ls_document_put_run(&w, NULL, folder, folder->runs[i]);
+    ls_json_put_end(&w);
+    ls_json_put_array(&w, "statuses");
+    for (int i = 0; i < folder->count; i++) ls_document_put_status(&w, NULL, folder, folder->runs[i]);
     ls_json_put_end(&w);
     ls_json_put_end(&w);
     size_t size = 0;

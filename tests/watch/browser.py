@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 if importlib.util.find_spec("playwright") is None:
     other = os.environ.pop("PYTHON_TORCH", None)
@@ -41,6 +42,20 @@ def record(folder, name, steps, settings, begin=1):
             file.write(json.dumps(row) + "\n")
     with open(f"{folder}/{name}/config.json", "w") as file:
         json.dump(settings, file)
+
+
+def live(folder, name, waits):
+    """Signs of life of two processes, one of which has been waiting for the other."""
+    ranks = [{"rank": rank, "process": 40 + rank, "state": "running", "memory": 3 << 30, "waits": w,
+              "last": "all-reduce sum of <i>5</i> f32 (ls_backward, call 7)"} for rank, w in enumerate((waits, 0))]
+    status = {"state": "running", "error": None, "began": time.time() - 60, "time": time.time(), "host": "here", "world": 2,
+              "step": 80, "steps_per_second": 2, "samples_per_second": 128, "device_memory": 1, "device_memory_peak": 2,
+              "ranks": ranks, "checkpoints": [{"name": "checkpoint_3", "time": 1.79e9}]}
+    with open(f"{folder}/{name}/status.part", "w") as file:
+        json.dump(status, file)
+    os.rename(f"{folder}/{name}/status.part", f"{folder}/{name}/status.json")
+    with open(f"{folder}/{name}/system.jsonl", "w") as file:
+        file.write('{"step": 80, "time": 1790000040, "memory MB": 6144}\n')
 
 
 def wait_for(page, expression):
@@ -78,6 +93,16 @@ def try_page(page, folder):
     wait_for(page, "state.charts.get('loss').curves[1].x.length === 80")
     check("curves_grow", True)
 
+    live(folder, "plain", 0.5)
+    wait_for(page, "document.querySelectorAll('#tables td.good').length === 2")
+    said = page.locator("#runs .state").all_inner_texts()[1]
+    check("rates_are_shown", said == "step 80 · 128 samples/s", said)
+    live(folder, "plain", 25)
+    wait_for(page, "document.querySelectorAll('#tables td.bad').length === 1")
+    row = page.locator("#tables tr:has(td.bad)").inner_text()
+    check("a_rank_that_waits_is_marked", row.startswith("0\twaiting\t3 GB\t40\tall-reduce sum of <i>5</i> f32"), row)
+    check("checkpoints_are_listed", "checkpoint_3" in page.locator("#tables").inner_text())
+    check("memory_is_a_curve", page.evaluate(CURVES, "system/memory MB") == [["plain", 1, 6144]])
     page.locator("#runs input").first.uncheck()
     check("a_run_can_be_hidden", [c[0] for c in page.evaluate(CURVES, "loss")] == ["plain"])
     page.locator("#smooth").fill("0.9")

@@ -166,6 +166,29 @@ static void the_list_has_runs_of_every_format_below_the_folder(void)
     end(s);
 }
 
+static void signs_of_life_are_served(void)
+{
+    folder_fresh(FOLDER);
+    make_run("a", "{\"step\":1,\"loss\":4}\n");
+    served s = serve();
+    char *body;
+    CHECK(asked(s, "GET /api/status?name=a HTTP/1.1\r\n" HOST "\r\n", &body) == 200);
+    CHECK_TEXT(body, "null");
+    free(body);
+    put(FOLDER "/a/status.json", "w", "{\"state\":\"running\"}");
+    put(FOLDER "/a/system.jsonl", "w", "{\"step\":1,\"memory MB\":9}\n");
+    usleep(600000); /* a look at the folder is fresh for half a second */
+    CHECK(asked(s, "GET /api/status?name=a HTTP/1.1\r\n" HOST "\r\n", &body) == 200);
+    CHECK_TEXT(body, "{\"state\":\"running\"}");
+    free(body);
+    ls_json *root = run_document(s, "a");
+    const ls_json *memory = ls_json_first(ls_json_get(root, "system"));
+    CHECK_TEXT(ls_json_text(ls_json_get(memory, "name")), "memory MB");
+    CHECK(ls_json_number(ls_json_get(memory, "last"), 0) == 9);
+    ls_json_free(root);
+    end(s);
+}
+
 static void damaged_values_are_reported_not_guessed(void)
 {
     folder_fresh(FOLDER);
@@ -316,6 +339,7 @@ int main(int argc, char **argv)
     if (argc > 1) check_filter = argv[1];
     CHECK_RUN_FORK(values_arrive_as_they_are_recorded);
     CHECK_RUN_FORK(the_list_has_runs_of_every_format_below_the_folder);
+    CHECK_RUN_FORK(signs_of_life_are_served);
     CHECK_RUN_FORK(damaged_values_are_reported_not_guessed);
     CHECK_RUN(long_curves_keep_their_means_and_extremes);
     CHECK_RUN(requests_are_accepted_or_refused_by_the_book);

@@ -456,4 +456,9 @@ static void reset(ls_comm *comm)
     h->local->comm.ignores_cancel = ignores_cancel;
 }
 
-static const ls_comm_table table = {"hosts", run, split, share, abort_job, cancel, reset, close_hosts};
+static ls_segment *segment_of(ls_comm *comm)
+{
+    return ((ls_hosts *)comm)->job->segment;
+}
+
+static const ls_comm_table table = {"hosts", run, split, share, abort_job, cancel, reset, close_hosts, segment_of};

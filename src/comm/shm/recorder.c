@@ -99,6 +99,13 @@ void ls_ring_describe_last(const ls_member *member, char *text, size_t size)
     put_time(&w, last);
 }
 
+double ls_ring_waits(const ls_member *member)
+{
+    uint32_t next = atomic_load(&member->next);
+    const ls_ring_entry *last = next ? &member->ring[(next - 1) % LS_RING] : NULL;
+    return last && last->number && !last->ended ? (double)(ls_comm_clock() - last->began) / 1e9 : 0;
+}
+
 /* Map the header of the segment in a file; the caller unmaps it. NULL: the file is not a segment. */
 static const ls_segment_header *map_header(int file)
 {

@@ -141,6 +141,8 @@ void ls_ring_end(ls_ring_entry *slot, const ls_ring_entry *entry, ls_status stat
 void ls_ring_describe(const ls_ring_entry *entry, char *text, size_t size);
 /* The last call of a rank, and how long ago it was. */
 void ls_ring_describe_last(const ls_member *member, char *text, size_t size);
+/* Seconds that a rank has been inside its last call; 0 if it is in none. */
+double ls_ring_waits(const ls_member *member);
 
 /* ---- For a process that has the file but is no member; files that are not segments are ignored ---- */
 

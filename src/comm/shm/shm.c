@@ -365,4 +365,10 @@ static void reset(ls_comm *comm)
     if (rank == 0 && shm->group == 0) atomic_fetch_add(&shm->segment->header->resets, 1);
 }
 
-static const ls_comm_table table = {"shared memory", run, split, share, abort_job, cancel, reset, close_shm};
+static ls_segment *segment_of(ls_comm *comm)
+{
+    return ((ls_shm *)comm)->segment;
+}
+
+static const ls_comm_table table = {"shared memory", run,   split,     share,     abort_job,
+                                    cancel,          reset, close_shm, segment_of};

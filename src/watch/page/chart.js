@@ -81,10 +81,11 @@ class Chart {
     new ResizeObserver(() => this.draw()).observe(this.canvas);
   }
 
-  /* curves: [{name, colour, x, y, low?, high?}], x ascending. options: smooth, logX, logY, formatX. */
+  /* curves: [{name, colour, x, y, low?, high?, weight}], x ascending; weight: of the past in running means. options:
+     smooth (whether to draw these), logX, logY, formatX. */
   set(curves, options) {
     this.options = options;
-    this.curves = curves.map((c) => ({ ...c, line: smoothed(c.y, options.smooth) }));
+    this.curves = curves.map((c) => ({ ...c, line: smoothed(c.y, c.weight) }));
     const last = curves.length === 1 ? curves[0].y[curves[0].y.length - 1] : undefined;
     this.latest.textContent = last === undefined ? "" : formatNumber(last);
     this.draw();

@@ -3,7 +3,9 @@
 
 const COLOURS = ["#2f6bff", "#e8590c", "#12a150", "#c026d3", "#0e9cb0", "#d99100", "#e03131", "#7c5cff"];
 const SHOWN_AT_FIRST = 8; /* runs */
-const LIVE = 60; /* seconds since the last sign of a run that counts as running */
+const LIVE = 60; /* seconds since the last value of a run that counts as running */
+const SILENT = 10; /* the same for signs of life, which come every second */
+const LONG = 10; /* seconds in a collective that deserve a look */
 
 const byId = (id) => document.getElementById(id);
 const state = { runs: new Map(), shown: new Set(), known: new Set(), now: 0, charts: new Map(), drawn: "" };
@@ -32,8 +34,29 @@ function rateOf(run) {
   return x.length > 1 && seconds > 0 ? (lastOf(x) - x[from]) / seconds : undefined;
 }
 
+const megabytes = (bytes) => bytes >= 2 ** 30 ? formatNumber(bytes / 2 ** 30) + " GB" : formatNumber(bytes / 2 ** 20) + " MB";
+
+/* "running", "finished", "failed", or "silent": it says that it runs, but has stopped saying so. */
+function lifeOf(run) {
+  const { state: said, time } = run.status;
+  return said === "running" && state.now - time > SILENT ? "silent" : said;
+}
+
+function describeStatus(run) {
+  const { step, steps_per_second: steps, samples_per_second: samples, time, error } = run.status, life = lifeOf(run);
+  const parts = ["step " + formatNumber(step)];
+  if (life === "running" && samples > 0) parts.push(formatNumber(samples) + " samples/s");
+  else if (life === "running" && steps > 0) parts.push(formatNumber(steps) + " steps/s");
+  if (life === "silent") parts.push("no sign of life for " + formatSeconds(state.now - time));
+  if (life === "finished") parts.push("finished " + formatSeconds(state.now - time) + " ago");
+  if (life === "failed") parts.push("failed: " + error);
+  const bad = life === "silent" || life === "failed";
+  return { text: parts.join(" · "), className: bad ? "state bad" : "state", live: life === "running" };
+}
+
 function describe(run) {
   if (run.problem) return { text: run.problem, className: "state bad", live: false };
+  if (run.status) return describeStatus(run);
   const age = state.now - (lastOf(run.times.y) || 0), rate = rateOf(run), live = age < LIVE;
   const parts = [run.times.x.length ? "step " + formatNumber(lastOf(run.times.x)) : "no values yet"];
   if (rate) parts.push(formatNumber(rate) + " steps/s");
@@ -97,15 +120,19 @@ const groupOf = (key) => key.includes("/") ? key.slice(0, key.indexOf("/")) : ""
 
 function showCharts() {
   const find = byId("find-key").value.toLowerCase(), over = byId("over").value, runs = shownRuns();
-  const keys = new Map();
-  for (const run of runs)
-    for (const s of run.series)
+  const keys = new Map(), smooth = Number(byId("smooth").value);
+  for (const run of runs) {
+    const densest = Math.max(1, ...run.series.map((s) => s.x.length));
+    for (const s of [...run.series, ...run.system.map((s) => ({ ...s, name: "system/" + s.name }))])
       if (s.name.toLowerCase().includes(find)) {
         if (!keys.has(s.name)) keys.set(s.name, []);
         const x = over === "time" ? elapsed(run, s.x) : s.x;
-        keys.get(s.name).push({ name: run.name, colour: colourOf(run.name), x, y: s.y, low: s.low, high: s.high });
+        /* The slider is about points of the densest curve: a value recorded less often is smoothed over the same steps. */
+        const weight = s.x.length ? smooth ** (densest / s.x.length) : 0;
+        keys.get(s.name).push({ name: run.name, colour: colourOf(run.name), x, y: s.y, low: s.low, high: s.high, weight });
       }
-  const options = { smooth: Number(byId("smooth").value), logX: byId("log-x").checked, logY: byId("log-y").checked,
+  }
+  const options = { smooth, logX: byId("log-x").checked, logY: byId("log-y").checked,
                     formatX: over === "time" ? formatSeconds : (x) => formatNumber(x) };
   const groups = new Map();
   for (const key of keys.keys()) {
@@ -161,9 +188,34 @@ function settingsTable(runs) {
   return table("Parameters", ["", ...runs.map((run) => run.name)], rows);
 }
 
+/* What each process of a run does. */
+function processTable(run) {
+  const silent = lifeOf(run) === "silent", { ranks, world, host } = run.status;
+  const rows = ranks.map((rank) => {
+    const waits = rank.waits > LONG || rank.state === "died" || silent;
+    const life = silent ? "silent" : rank.state === "running" && rank.waits > LONG ? "waiting" : rank.state;
+    const cells = [String(rank.rank), make("td", life, waits ? "bad" : rank.state === "running" ? "good" : ""),
+                   megabytes(rank.memory), String(rank.process), rank.last || ""];
+    return { cells };
+  });
+  const elsewhere = world - ranks.length;
+  const title = run.name + ": " + world + (world === 1 ? " process" : " processes") +
+    (elsewhere > 0 ? ", " + elsewhere + " of them on other hosts" : "") + " · " + host;
+  return table(title, ["rank", "state", "memory", "process", "last collective"], rows);
+}
+
+function checkpointTable(runs) {
+  const rows = runs.flatMap((run) => run.status.checkpoints.slice().reverse().map((c) => ({
+    cells: [run.name, c.name, new Date(c.time * 1000).toLocaleString()],
+  })));
+  return rows.length ? table("Checkpoints", ["run", "", "saved"], rows) : null;
+}
+
 function showTables() {
-  const runs = shownRuns();
-  byId("tables").replaceChildren(...[settingsTable(runs)].filter(Boolean));
+  const runs = shownRuns(), alive = runs.filter((run) => run.status);
+  const running = alive.filter((run) => lifeOf(run) === "running" || lifeOf(run) === "silent");
+  const tables = [...running.map(processTable), settingsTable(runs), checkpointTable(alive)];
+  byId("tables").replaceChildren(...tables.filter(Boolean));
 }
 
 function update() {
@@ -188,6 +240,13 @@ function takeList(list) {
   }
 }
 
+/* A file that is not one of ours may have any shape. */
+function takeStatus(run, status, life) {
+  const ours = status && typeof status === "object" && Array.isArray(status.ranks) && Array.isArray(status.checkpoints);
+  run.status = ours ? status : null;
+  run.life = life;
+}
+
 async function ask(path) {
   const answer = await fetch(path);
   if (!answer.ok) throw new Error(path + ": " + answer.status);
@@ -200,13 +259,19 @@ async function poll() {
     const list = await ask("api/runs");
     takeList(list);
     let changed = false;
-    for (const { name, version } of list.runs) {
-      if (state.runs.get(name).version === version) continue;
-      state.runs.set(name, await ask("api/run?name=" + encodeURIComponent(name)));
-      changed = true;
+    for (const { name, version, life } of list.runs) {
+      const known = state.runs.get(name), query = "?name=" + encodeURIComponent(name);
+      let run = known;
+      if (known.version !== version) {
+        run = { ...await ask("api/run" + query), life: known.life, status: known.status };
+        changed = true;
+      }
+      if (known.life !== life) takeStatus(run, await ask("api/status" + query), life);
+      state.runs.set(name, run);
     }
-    if (changed || !state.drawn) update();
-    else showRuns();
+    showRuns();
+    showTables();
+    if (changed || !state.drawn) showCharts();
     pulse.className = "live";
     pulse.textContent = "live";
   } catch (error) {
@@ -234,7 +299,10 @@ window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", sho
 if (byId("data")) {
   const data = JSON.parse(byId("data").textContent);
   takeList(data.list);
-  for (const run of data.runs) state.runs.set(run.name, run);
+  data.runs.forEach((run, i) => {
+    takeStatus(run, data.statuses[i]);
+    state.runs.set(run.name, run);
+  });
   byId("pulse").textContent = "as of " + new Date(data.list.now * 1000).toLocaleString();
   update();
 } else {
