@@ -24,6 +24,7 @@ parser.add_argument("--model")
 parser.add_argument("--data", type=pathlib.Path, default=here.parents[1] / "shared" / "data")
 parser.add_argument("--quick", action="store_true")
 parser.add_argument("--layers", type=int, help="layers of BERT-base for timings")
+parser.add_argument("--without-peers", action="store_true")
 parser.add_argument("--only", default="", help="rows whose names contain this pattern")
 args = parser.parse_args()
 build = args.build.resolve()
@@ -39,8 +40,8 @@ FULL = ",".join(["384"] * 12)
 
 bench = str(build / "bench" / "lockstep_bench")
 torch_script = str(here / "bert_qa_torch.py")
-python = peers.torch_python(sys.executable)
-ipex = peers.python_with("intel_extension_for_pytorch", os.environ.get("PYTHON_IPEX"))
+python = None if args.without_peers else peers.torch_python(sys.executable)
+ipex = None if args.without_peers else peers.python_with("intel_extension_for_pytorch", os.environ.get("PYTHON_IPEX"))
 
 
 def numbers(command, **environment):

@@ -1,12 +1,13 @@
 """finetune.py BUILD --model FOLDER [options] - fine-tune for real, beside Transformers: scores of several seeds, and times.
 
 SST-2 (6,000 sentences), MRPC, and SQuAD (4,370 questions, answers to 1,000), with the model in FOLDER: config.json, weights and
-vocab.txt of a small BERT. Prints tables, also in OUT/finetune.json: the time of the first seed, which has the machine to itself,
-and the scores of all, their means and standard errors; the others run several at a time.
+vocab.txt of a small BERT. Prints tables, also in OUT/finetune.json: the scores of all seeds, their means and standard errors, and the
+time of the first seed, which has the machine to itself; the others run several at a time.
 
-    finetune.py build --model minilm                                 five seeds, on the CPU
+    finetune.py build --model minilm                                 seeds 1 to 5, on the CPU
     finetune.py build --model minilm --device gpu                    both on the GPU
     finetune.py build --model minilm --seeds 1 --processes 2         times of two processes
+    finetune.py build --model minilm --seeds 2,3 --share             scores alone
     finetune.py build --model minilm --quick                         few texts and two seeds, only as a smoke test
 
 Both sides use bf16, or f32 with --f32, and the same texts, weights, optimiser and schedule (finetune_torch.py)."""
@@ -31,7 +32,8 @@ parser.add_argument("--data", type=pathlib.Path, default=here.parents[1] / "shar
 parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("finetune"))
 parser.add_argument("--device", choices=("cpu", "gpu"), default="cpu")
 parser.add_argument("--processes", type=int, default=1, help="processes of each training")
-parser.add_argument("--seeds", type=int, help="trainings of each task; without it five, or two with --quick")
+parser.add_argument("--seeds", help="one training of each task for each; without it 1,2,3,4,5, or 1,2 with --quick")
+parser.add_argument("--share", action="store_true", help="the first seed shares the machine with the others")
 parser.add_argument("--tasks", default="qa,mrpc,sst2")
 parser.add_argument("--quick", action="store_true")
 parser.add_argument("--f32", action="store_true")
@@ -48,11 +50,11 @@ GLUE = ["--learning_rate", "5e-5", "--per_device_train_batch_size", "16", "--max
 QA = ["--learning_rate", "1e-4", "--per_device_train_batch_size", "12", "--max_seq_length", "384", "--doc_stride", "128",
       "--save_steps", "0", "--do_train", "--do_eval", *COMMON]
 SENTENCES, QUESTIONS = (48, 10) if args.quick else (6000, 1000)
-SEEDS = list(range(1, 1 + (args.seeds or (2 if args.quick else 5))))
+SEEDS = [int(seed) for seed in (args.seeds or ("1,2" if args.quick else "1,2,3,4,5")).split(",")]
 # The GPU: an error where there is none. The CPU: hide the GPU from both sides.
 ON = {"LOCKSTEP_DEVICE": "cuda"} if args.device == "gpu" else {"CUDA_VISIBLE_DEVICES": ""}
 # Cores of a training that shares the machine with others.
-CORES = {"qa": 4, "mrpc": 4, "sst2": 4} if args.device == "gpu" else {"qa": 3, "mrpc": 1, "sst2": 1}
+CORES = {"qa": 2, "mrpc": 2, "sst2": 2} if args.device == "gpu" else {"qa": 3, "mrpc": 1, "sst2": 1}
 
 
 def every_nth_line(path, to, count):
@@ -97,14 +99,13 @@ def ours(task, seed):
         str(args.out / name), *flags], args.out / f"{name}.log", args.processes, **ON)
 
 
-def theirs(task, seeds):
-    """One process trains with all these seeds."""
-    name = f"transformers_{task}_{seeds[0]}"
+def theirs(task, seed):
+    name = f"transformers_{task}_{seed}"
     launch = [] if args.processes == 1 else ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node",
                                              str(args.processes)]
     (args.out / name).mkdir(exist_ok=True)
     return jobs.Job(name, CORES[task], [
-        python, *launch, str(here / "finetune_torch.py"), args.model, task, ",".join(map(str, seeds)), DTYPE, EPOCHS[task],
+        python, *launch, str(here / "finetune_torch.py"), args.model, task, str(seed), DTYPE, EPOCHS[task],
         *files[task], *([str(args.out / name)] if task == "qa" else [])], args.out / f"{name}.log", args.processes,
         TOKENIZERS_PARALLELISM="false", **(peers.TUNED if args.device == "cpu" else {}), **ON)
 
@@ -116,9 +117,9 @@ def answers_score(text):
 
 def our_scores(task, job):
     if task == "qa":
-        return [answers_score(job.output)]
+        return answers_score(job.output)
     accuracy, f1 = re.findall(r"accuracy ([\d.]+), F1 ([\d.]+)", job.output)[-1]
-    return [{"accuracy": float(accuracy), "F1": float(f1)}]
+    return {"accuracy": float(accuracy), "F1": float(f1)}
 
 
 def our_seconds(job):
@@ -129,18 +130,17 @@ def our_seconds(job):
 
 def their_scores(task, job):
     if task != "qa":
-        return [{"accuracy": float(accuracy), "F1": float(f1)}
-                for accuracy, f1 in re.findall(rf"^{task} \d+ ([\d.]+) ([\d.]+)$", job.output, re.M)]
-    found = []
-    for path in sorted((args.out / job.name).glob("*.json")):
-        score = [str(args.build / "examples" / "qa"), "--evaluate", str(path), "--validation_file", files["qa"][1], "--use_cpu"]
-        done = subprocess.run([*score, "--output_dir", str(args.out)], capture_output=True, text=True)
-        found.append(answers_score(done.stdout))
-    return found
+        accuracy, f1 = re.findall(r"^accuracy ([\d.]+), F1 ([\d.]+)$", job.output, re.M)[-1]
+        return {"accuracy": float(accuracy), "F1": float(f1)}
+    score = [str(args.build / "examples" / "qa"), "--evaluate", str(args.out / job.name / "answers.json"), "--use_cpu"]
+    done = subprocess.run([*score, "--validation_file", files["qa"][1], "--output_dir", str(args.out)], capture_output=True,
+                          text=True)
+    return answers_score(done.stdout)
 
 
 def their_seconds(job):
-    return float(re.findall(r"^trained in ([\d.]+) s$", job.output, re.M)[0])
+    device = "cuda" if args.device == "gpu" else "cpu"
+    return float(re.findall(rf"^trained on {device} in ([\d.]+) s$", job.output, re.M)[0])
 
 
 def mean_and_error(values):
@@ -174,26 +174,21 @@ def print_scores(scores):
 args.out.mkdir(parents=True, exist_ok=True)
 files = prepare_files()
 python = None if args.without_peer else peers.python_with("transformers", os.environ.get("PYTHON_TORCH"), sys.executable)
-alone, shared = [], []  # (who, task, job)
-for task in tasks:
-    alone.append(("lockstep", task, ours(task, SEEDS[0])))
-    if python:
-        alone.append(("transformers", task, theirs(task, SEEDS[:1])))
-    if python and SEEDS[1:]:
-        shared.append(("transformers", task, theirs(task, SEEDS[1:])))
-shared += [("lockstep", task, ours(task, seed)) for task in tasks for seed in SEEDS[1:]]
-jobs.run([job for _, _, job in alone], deadline, alone=True)
-jobs.run([job for _, _, job in shared], deadline)
+sides = {"lockstep": (ours, our_scores, our_seconds), **({"transformers": (theirs, their_scores, their_seconds)} if python else {})}
+planned = [(who, task, make(task, seed)) for seed in SEEDS for task in tasks for who, (make, _, _) in sides.items()]
+first = 0 if args.share else len(tasks) * len(sides)
+jobs.run([job for _, _, job in planned[:first]], deadline, alone=True)
+jobs.run([job for _, _, job in planned[first:]], deadline)
 
 times, scores = {}, {}
-for who, task, job in alone:
-    if job.succeeded():
-        times.setdefault(task, {})[who] = (our_seconds(job) if who == "lockstep" else their_seconds(job), job.seconds)
-for who, task, job in alone + shared:
-    if who == "transformers" or job.succeeded():
-        for measures in (our_scores if who == "lockstep" else their_scores)(task, job):
-            for measure, value in measures.items():
-                scores.setdefault((task, measure), {}).setdefault(who, []).append(value)
+for number, (who, task, job) in enumerate(planned):
+    if not job.succeeded():
+        continue
+    _, scores_of, seconds_of = sides[who]
+    if number < first:
+        times.setdefault(task, {})[who] = (seconds_of(job), job.seconds)
+    for measure, value in scores_of(task, job).items():
+        scores.setdefault((task, measure), {}).setdefault(who, []).append(value)
 (args.out / "finetune.json").write_text(json.dumps({
     "device": args.device, "processes": args.processes, "cores": len(os.sched_getaffinity(0)), "dtype": DTYPE, "seconds": times,
     "scores": {" ".join(key): of for key, of in scores.items()}}, indent=1) + "\n")

@@ -1,13 +1,12 @@
-"""finetune_torch.py MODEL TASK SEEDS DTYPE EPOCHS FILES... - the trainings of examples/glue.c and examples/qa.c in Transformers.
+"""finetune_torch.py MODEL TASK SEED DTYPE EPOCHS FILES... - the trainings of examples/glue.c and examples/qa.c in Transformers.
 
 The same texts, weights, optimiser, schedule and precision; on a GPU if there is one, or by several processes on CPUs under
-torchrun. SEEDS are joined by commas.
+torchrun.
 
-    finetune_torch.py MODEL sst2 1,2 bf16 3 train.tsv dev.tsv
-    finetune_torch.py MODEL qa 1,2 bf16 3 train.json dev.json FOLDER
+    finetune_torch.py MODEL sst2 1 bf16 3 train.tsv dev.tsv
+    finetune_torch.py MODEL qa 1 bf16 3 train.json dev.json FOLDER
 
-prints "trained in SECONDS s" and "sst2 SEED ACCURACY F1" for every seed. For qa it writes the answers to FOLDER/SEED.json, for
-`qa --evaluate`."""
+prints "trained on cuda in SECONDS s" and the scores. For qa it writes FOLDER/answers.json, for `qa --evaluate`."""
 import csv
 import json
 import math
@@ -27,7 +26,7 @@ WARMUP, STRIDE, BEST, LONGEST_ANSWER = 0.1, 128, 20, 30
 COLUMNS = {"sst2": ("sentence", None, "label"), "mrpc": ("#1 String", "#2 String", "Quality")}
 
 folder, task = pathlib.Path(sys.argv[1]), sys.argv[2]
-seeds, half, epochs, files = [int(s) for s in sys.argv[3].split(",")], sys.argv[4] == "bf16", int(sys.argv[5]), sys.argv[6:]
+seed, half, epochs, files = int(sys.argv[3]), sys.argv[4] == "bf16", int(sys.argv[5]), sys.argv[6:]
 device = "cuda" if torch.cuda.is_available() else "cpu"
 rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
 if world > 1:
@@ -80,8 +79,8 @@ def train(model, samples, labels_of):
     schedule = transformers.get_linear_schedule_with_warmup(adamw, math.ceil(WARMUP * steps), steps)
     model.train()
     net = torch.nn.parallel.DistributedDataParallel(model) if world > 1 else model
-    shuffler = torch.Generator().manual_seed(torch.initial_seed())  # the same in all processes; what they drop out is not
-    torch.manual_seed(torch.initial_seed() + 1000 * rank)
+    shuffler = torch.Generator().manual_seed(seed)  # the same in all processes; what they drop out is not
+    torch.manual_seed(seed + 1000 * rank)
     began = time.perf_counter()
     for _ in range(epochs):
         for words, chosen in batches(samples, BATCH, of_this_process(torch.randperm(len(samples), generator=shuffler).tolist())):
@@ -93,7 +92,7 @@ def train(model, samples, labels_of):
     if device == "cuda":
         torch.cuda.synchronize()
     if rank == 0:
-        print(f"trained in {time.perf_counter() - began:.3f} s", flush=True)
+        print(f"trained on {device} in {time.perf_counter() - began:.3f} s", flush=True)
     return model.eval()
 
 
@@ -105,7 +104,7 @@ def classified(path):
             yield {"ids": e.ids, "types": e.type_ids, "label": int(row[label])}
 
 
-def classify(seed):
+def classify():
     train_set, dev = (list(classified(path)) for path in files[:2])
     model = transformers.BertForSequenceClassification.from_pretrained(folder, num_labels=2).float().to(device)
     train(model, train_set, lambda chosen: {"labels": [s["label"] for s in chosen]})
@@ -118,7 +117,8 @@ def classify(seed):
     right = sum(label == guess for label, guess in pairs)
     hits = sum(label and guess for label, guess in pairs)
     if rank == 0:
-        print(task, seed, right / len(pairs), 2 * hits / max(1, sum(label + guess for label, guess in pairs)), flush=True)
+        f1 = 2 * hits / max(1, sum(label + guess for label, guess in pairs))
+        print(f"accuracy {right / len(pairs):.4f}, F1 {f1:.4f}", flush=True)
 
 
 def place(offsets, first, last, begin, end):
@@ -143,7 +143,7 @@ def windows(path):
                        "place": place(e.offsets, context[0], context[-1], begin, begin + len(answer["text"]))}
 
 
-def answer(seed):
+def answer():
     train_set, dev = (list(windows(path)) for path in files[:2])
     model = transformers.BertForQuestionAnswering.from_pretrained(folder).float().to(device)
     train(model, train_set, lambda chosen: {"start_positions": [s["place"][0] for s in chosen],
@@ -152,20 +152,21 @@ def answer(seed):
     with torch.no_grad():
         for words, chosen in batches(dev, 32, range(rank, len(dev), world)):
             out = forward(model, words)
-            for s, starts, ends in zip(chosen, out.start_logits.float().cpu(), out.end_logits.float().cpu()):
+            best_of = [logits.float().topk(min(BEST, logits.shape[1])) for logits in (out.start_logits, out.end_logits)]
+            lists = [x.tolist() for best in best_of for x in (best.indices, best.values)]
+            for s, starts, start_values, ends, end_values in zip(chosen, *lists):
                 inside = set(s["context"])
-                for i in starts.topk(min(BEST, len(starts))).indices.tolist():
-                    for j in ends.topk(min(BEST, len(ends))).indices.tolist():
+                for i, start in zip(starts, start_values):
+                    for j, end in zip(ends, end_values):
                         if i in inside and j in inside and i <= j < i + LONGEST_ANSWER:
                             text = s["text"][s["offsets"][i][0]:s["offsets"][j][1]]
-                            found.append((s["id"], (starts[i] + ends[j]).item(), text))
+                            found.append((s["id"], start + end, text))
     best = {s["id"]: (-math.inf, "") for s in dev}
     for question, score, text in of_all_processes(found):
         best[question] = max(best[question], (score, text))
     if rank == 0:
-        pathlib.Path(files[2], f"{seed}.json").write_text(json.dumps({question: text for question, (_, text) in best.items()}))
+        pathlib.Path(files[2], "answers.json").write_text(json.dumps({question: text for question, (_, text) in best.items()}))
 
 
-for number in seeds:
-    torch.manual_seed(number)
-    (answer if task == "qa" else classify)(number)
+torch.manual_seed(seed)
+(answer if task == "qa" else classify)()
