@@ -329,10 +329,12 @@ static void evaluate_alone(ls_run *run, const options *o, ls_module *model, ls_t
         if ((label[c] = label_of(model, ls_class_name(set, c))) < 0)
             ls_set_error(
                 run, LS_ERR_VALUE,
-                "the texts have the class \"%s\", which the model was not trained for; its first label is \"%s\"",
+                "the model has no label for the class \"%s\" of the texts (its first label is \"%s\"); give the model "
+                "that was trained on such texts",
                 ls_class_name(set, c), ls_bert_label(model, 0));
     ls_prepare(run, model, loader);
-    scores s = evaluate(run, model, loader, o->trainer.eval_batch, label_count(model), label);
+    scores s = {0};
+    if (!ls_error(run)) s = evaluate(run, model, loader, o->trainer.eval_batch, label_count(model), label);
     if (!ls_error(run)) ls_print(run, "accuracy %.4f, F1 %.4f, Matthews %.4f\n", s.accuracy, s.f1, s.matthews);
     free(label);
 }

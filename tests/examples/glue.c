@@ -149,7 +149,7 @@ static void a_saved_model_is_evaluated_alone(void)
     glue_says("", ALONE "--validation_file " FOLDER "/ones.tsv", 0, "accuracy 1.0000");
     write_table(FOLDER "/ones.tsv", "sentence\tlabel\n", "good\tl\n", unknown, 1, 4, 0);
     glue_says("", ALONE "--validation_file " FOLDER "/ones.tsv", 1,
-              "have the class \"2\", which the model was not trained for; its first label is \"negative\"");
+              "the model has no label for the class \"2\" of the texts (its first label is \"negative\")");
 #undef ALONE
 }
 
