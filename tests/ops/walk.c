@@ -6,7 +6,9 @@
  *   devices    the device named in LOCKSTEP_TEST_DEVICE instead of the CPU
  *   complete   every row of ops.def is entered
  *
- * test_ops_walk [--device NAME] [part of a case's label] */
+ * test_ops_walk [--device NAME] [--part K/N] [part of a case's label]
+ *
+ * With --part the table is divided among N processes, of which this is number K, from 1. */
 #include <stdlib.h>
 
 #include "base/half.h"
@@ -17,6 +19,12 @@
 #include "ops/op.h"
 
 static const char *device_name, *case_filter;
+static int part = 1, parts = 1;
+
+static bool is_chosen(int number)
+{
+    return number % parts == part - 1 && (!case_filter || strstr(op_cases[number].label, case_filter));
+}
 
 enum { SEED = 7 };
 
@@ -261,7 +269,7 @@ static void forward_and_gradient_on_every_isa(void)
     ls_isa best = ls_isa_in_use();
     for (int i = 0; i < op_case_count; i++) {
         const op_case *c = &op_cases[i];
-        if (case_filter && !strstr(c->label, case_filter)) continue;
+        if (!is_chosen(i)) continue;
         inputs all = inputs_make(c, PLAIN);
         bool gradients = differentiable(c);
         result want = truth_of(c, &all, gradients);
@@ -288,7 +296,7 @@ static void every_layout(void)
     static const char *const names[] = {"plain", "gaps", "turned", "repeated"};
     for (int i = 0; i < op_case_count; i++) {
         const op_case *c = &op_cases[i];
-        if ((case_filter && !strstr(c->label, case_filter)) || is_random_tensor(c)) continue;
+        if (!is_chosen(i) || is_random_tensor(c)) continue;
         for (int how = GAPS; how < LAYOUT_COUNT; how++) {
             bool ordered = false; /* repeated elements have no order: which one is chosen is not what is tested here */
             for (int k = 0; k < CASE_INPUTS; k++) ordered |= c->in[k].kind == INPUT_DISTINCT;
@@ -326,7 +334,7 @@ static void gradients_match_finite_differences(void)
     ls_run *run = new_run();
     for (int k = 0; k < op_case_count; k++) {
         const op_case *c = &op_cases[k];
-        if ((case_filter && !strstr(c->label, case_filter)) || !differentiable(c)) continue;
+        if (!is_chosen(k) || !differentiable(c)) continue;
         if (c->op == LS_OP_copy && strcmp(c->label, "cast_f32") == 0) continue; /* rounds to f32: no f64 difference */
         inputs all = inputs_make(c, PLAIN);
         result r = run_case(c, LS_F64, PLAIN, &all, true);
@@ -360,7 +368,7 @@ static void small_and_empty_inputs(void)
 {
     for (int i = 0; i < op_case_count; i++) {
         const op_case *c = &op_cases[i];
-        if ((case_filter && !strstr(c->label, case_filter)) || is_random_tensor(c)) continue;
+        if (!is_chosen(i) || is_random_tensor(c)) continue;
         for (int size = 0; size <= 1; size++) {
             op_case small = *c;
             for (int k = 0; k < CASE_INPUTS; k++)
@@ -396,7 +404,7 @@ static void missing_inputs_are_errors(void)
 {
     for (int i = 0; i < op_case_count; i++) {
         const op_case *c = &op_cases[i];
-        if ((case_filter && !strstr(c->label, case_filter)) || is_random_tensor(c)) continue;
+        if (!is_chosen(i) || is_random_tensor(c)) continue;
         ls_run *run = new_run();
         ls_tensor *y = c->call(run, (ls_tensor *[CASE_INPUTS]){0});
         CHECK_MSG(y && !ls_is_valid(y) && ls_error(run) == LS_ERR_VALUE, "%s of NULL: %s", c->label,
@@ -419,16 +427,24 @@ static void every_row_is_entered(void)
     }
 }
 
+static void read_part(const char *text)
+{
+    if (sscanf(text, "%d/%d", &part, &parts) == 2 && part >= 1 && part <= parts) return;
+    fprintf(stderr, "--part %s: write 1/4, 2/4, 3/4 and 4/4 for four processes\n", text);
+    exit(2);
+}
+
 int main(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--device") == 0 && i + 1 < argc) device_name = argv[++i];
+        else if (strcmp(argv[i], "--part") == 0 && i + 1 < argc) read_part(argv[++i]);
         else case_filter = argv[i];
     }
     CHECK_RUN(every_row_is_entered);
     CHECK_RUN(missing_inputs_are_errors);
     CHECK_RUN(small_and_empty_inputs);
-    CHECK_RUN(gradients_match_finite_differences);
+    CHECK_RUN_SLOW(gradients_match_finite_differences);
     CHECK_RUN(every_layout);
     CHECK_RUN(forward_and_gradient_on_every_isa);
     return check_done();
