@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "started.h"
+
 enum { LENGTH = 384, WARM_UP = 5 };
 
 /* Of windows from the training file, shuffled. */
@@ -105,7 +107,9 @@ int main(int argc, char **argv)
     ls_optim_add_group(adam, ls_state_matching(ls_parameters(model), "*.bias|*LayerNorm*"), .weight_decay = 0);
     ls_prepare(run, model, adam);
     batch b = batch_of(run, &o);
-    double host = 0, loss = 0, first = time_steps(run, model, adam, &b, 1, &host, &loss), began_with = loss;
+    double host = 0, loss = 0;
+    time_steps(run, model, adam, &b, 1, &host, &loss);
+    double first = seconds_since_start(), began_with = loss;
     time_steps(run, model, adam, &b, WARM_UP, &host, &loss);
     double best = 1e30;
     for (int attempt = 0; attempt < 3 && !ls_error(run); attempt++) {
@@ -114,9 +118,8 @@ int main(int argc, char **argv)
     }
     ls_memory_stats memory = ls_memory(run);
     if (!ls_error(run))
-        printf("bert-%s of %lld layers, %lld x %d%s: %.2f ms a step, host %.2f ms; first step %.0f ms; loss %.3f, then "
-               "%.3f; "
-               "%.2f GiB\n",
+        printf("bert-%s of %lld layers, %lld x %d%s: %.2f ms a step, host %.2f ms; first step after %.2f s; loss %.3f, "
+               "then %.3f; %.2f GiB\n",
                o.base ? "base" : "large", (long long)layers, (long long)o.batch, LENGTH,
                o.unpadded ? " at most, unpadded"
                : o.padded ? ", half of it padding"
