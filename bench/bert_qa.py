@@ -118,9 +118,13 @@ def row(name, unit, best, which, higher, others):
     print(f"{name:62} {unit:5} {mine:9.4g}   {'  '.join(cells)}{disturbed}", flush=True)
 
 
+def is_wanted(name):
+    return re.search(args.only, name) is not None
+
+
 def measure(name, unit, competitors, which=0, count=rounds, higher=False):
     """Measure a row: number `which` of each competitor's output."""
-    if not re.search(args.only, name):
+    if not is_wanted(name):
         return
     with load.Watch() as watch:
         best = in_rounds(competitors, count, max if higher else min)
@@ -138,7 +142,9 @@ for size, depth in (("base", 12), ("large", 24)):
     for dtype in ("bf16",) if args.quick else ("bf16", "f32"):
         measure(f"memory/{dtype}/bert-{size} 12x384, all words", "MiB", training(size, depth, dtype, "padded", FULL, 1), 1, 1)
 for width in sorted({1, threads}):
-    measure(f"tokenize/SQuAD's contexts, {width} thread{'s' * (width > 1)}", "MB/s", tokenizing(width), higher=True)
+    name = f"tokenize/SQuAD's contexts, {width} thread{'s' * (width > 1)}"
+    if is_wanted(name):
+        measure(name, "MB/s", tokenizing(width), higher=True)
 dev, train = args.data / "squad/dev-v1.1.json", args.data / "squad/train-v1.1-first12articles.json"
 vocabulary = args.data / "bert_tokenizer/bert-base-uncased-vocab.txt"
 if dev.exists():
