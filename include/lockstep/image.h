@@ -192,6 +192,8 @@ LS_API bool ls_image_size(ls_run *run, const char *path, int64_t *height, int64_
 /* Write rows of RGB bytes [height, width, 3] as a JPEG file; quality 1 to 100. False (and an error) on failure. */
 LS_API bool ls_jpeg_write(ls_run *run, const char *path, const uint8_t *rgb, int64_t height, int64_t width,
                           int quality);
+/* The same as a PNG file, which keeps every pixel; for photos about as large as the bytes. */
+LS_API bool ls_png_write(ls_run *run, const char *path, const uint8_t *rgb, int64_t height, int64_t width);
 
 #ifdef __cplusplus
 }

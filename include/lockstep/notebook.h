@@ -20,6 +20,10 @@ void ls_notebook_update(const char *place, const char *mime, const void *data, s
  * read. */
 bool ls_notebook_picture(const char *path);
 
+/* Show a tensor as a picture: [C,H,W], or several, [N,C,H,W], of which at most 32 are shown; 1 or 3 channels. Such a
+ * tensor at the end of a cell is shown as a picture as well. */
+void ls_notebook_image(ls_tensor *value);
+
 /* Add a point to a curve, drawn below the cell while it runs; each name has its own panel of one picture:
  *
  *     ls_notebook_curve(run, "loss", step, ls_item(loss));

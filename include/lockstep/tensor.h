@@ -40,6 +40,8 @@ LS_API int64_t ls_numel(const ls_tensor *t);
 LS_API ls_shape ls_shape_of(const ls_tensor *t);
 LS_API ls_dtype ls_dtype_of(const ls_tensor *t);
 LS_API const char *ls_device_of(const ls_tensor *t); /* "cpu" */
+/* For NULL, or if its run has ended: the latest run of this thread, or a failed stand-in if it has none. */
+LS_API ls_run *ls_run_of(const ls_tensor *t);
 LS_API bool ls_is_contiguous(const ls_tensor *t);
 /* False for poison and dead handles. */
 LS_API bool ls_is_valid(const ls_tensor *t);

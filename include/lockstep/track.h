@@ -89,6 +89,17 @@ LS_API void ls_progress_show(ls_progress *bar, const char *name, double value);
 /* Leave the line as it is now, and free the bar. ls_finish() does so for bars that are left. */
 LS_API void ls_progress_free(ls_progress *bar);
 
+/* Bars for another place than a terminal, such as a notebook. From now on a function of the program shows all bars that
+ * this process would show; NULL: the terminal does again. Bars that exist stay where they are. */
+typedef struct ls_progress_state {
+    int64_t number;      /* of the bar, counted from 1 in this process */
+    const char *line;    /* as on a terminal of 100 columns; valid until the function returns */
+    int64_t done, total; /* steps; a total of 0 is unknown */
+    bool ended;          /* it will not change any more */
+} ls_progress_state;
+typedef void ls_progress_fn(const ls_progress_state *state, void *user);
+LS_API void ls_progress_register_display(ls_progress_fn *show, void *user);
+
 /* ---- Recorded values ----
  *
  * A tracker writes recorded values into a folder:

@@ -116,6 +116,8 @@ static bool declares(const splitter *s, size_t i, size_t end)
     while (mark_at(s, star, '*') || (star > i + 1 && star < s->count && token_among(&s->tokens[star], QUALIFIERS)))
         star++;
     if (star == i + 1 || !name_at(s, star)) return false;
+    if (mark_at(s, star + 1, '(') && mark_at(s, tokens_close(s->tokens, star + 1, s->count), '{'))
+        return true; /* T *f(...) { */
     /* T *x ... ; without the semicolon it is a product to be shown */
     return mark_at(s, end - 1, ';') && (star + 2 == end || mark_at(s, star + 1, '=') || mark_at(s, star + 1, ',') ||
                                         mark_at(s, star + 1, '[') || mark_at(s, star + 1, '('));

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "display.h"
+#include "picture.h"
 #include "session.h"
 
 /* Of the running cell: cells have no session to pass around. */
@@ -47,6 +48,19 @@ void ls_notebook_update(const char *place, const char *mime, const void *data, s
     display_send(&message, &(display_data){mime, data, size}, 1);
 }
 
+void ls_notebook_image(ls_tensor *value)
+{
+    if (!is_picture(value)) {
+        fprintf(stderr,
+                "not a picture: it must be [C,H,W] or [N,C,H,W], with 1 or 3 channels and sides of 8 or more\n");
+        return;
+    }
+    size_t size;
+    char *png = picture_of(value, &size);
+    if (png) ls_notebook_display("image/png", png, size);
+    free(png);
+}
+
 static const char *picture_type(const char *path)
 {
     const char *dot = strrchr(path, '.');
@@ -56,17 +70,22 @@ static const char *picture_type(const char *path)
     return NULL;
 }
 
-bool display_file(const char *place, const char *mime, const char *path)
+char *file_contents(const char *path, size_t *size)
 {
     FILE *file = fopen(path, "rb");
-    if (!file) return false;
-    char *bytes = NULL;
-    size_t size = 0, got;
-    FILE *copy = open_memstream(&bytes, &size);
-    char piece[65536];
-    while (copy && (got = fread(piece, 1, sizeof piece, file)) > 0) fwrite(piece, 1, got, copy);
+    if (!file) return NULL;
+    char *bytes = NULL, piece[65536];
+    FILE *copy = open_memstream(&bytes, size);
+    for (size_t got; copy && (got = fread(piece, 1, sizeof piece, file)) > 0;) fwrite(piece, 1, got, copy);
     fclose(file);
-    if (!copy || fclose(copy) != 0) return false;
+    return copy && fclose(copy) == 0 ? bytes : NULL;
+}
+
+bool display_file(const char *place, const char *mime, const char *path)
+{
+    size_t size;
+    char *bytes = file_contents(path, &size);
+    if (!bytes) return false;
     if (place) ls_notebook_update(place, mime, bytes, size);
     else ls_notebook_display(mime, bytes, size);
     free(bytes);

@@ -16,6 +16,8 @@ typedef struct display_data {
 void display_send(const session_message *message, const display_data *forms, int count);
 /* Show the contents of a file in a place, or below the cell if `place` is NULL. False: it cannot be read; errno. */
 bool display_file(const char *place, const char *mime, const char *path);
+/* The contents of a file, with a zero behind them; free() them. NULL: it cannot be read; errno. */
+char *file_contents(const char *path, size_t *size);
 /* A cell begins: its places are its own, so that running it again does not change what other cells show. */
 void display_begin(int cell);
 

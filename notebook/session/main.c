@@ -134,6 +134,7 @@ static void run(const cell_request *request)
     void *function = library ? dlsym(library, name) : NULL;
     if (function && request->runs) call(function);
     curves_end();
+    runs_tell_errors();
     if (!function) refuse();
     else session_send(&(session_message){.event = SESSION_DONE, .process = getpid()}, NULL, 0);
     if (snapshot == SNAPSHOT_TAKEN) snapshot_end();
@@ -152,6 +153,7 @@ int main(int argc, char **argv)
     sigaction(SIGINT, &listen, NULL);
     setvbuf(stdout, NULL, _IOLBF, 0);
     input_open(&kernel_socket);
+    progress_open();
     for (;;) {
         cell_request request;
         ssize_t got = recv(kernel_socket, &request, sizeof request, 0);

@@ -2,6 +2,7 @@
 #ifndef LOCKSTEP_NOTEBOOK_SESSION_H
 #define LOCKSTEP_NOTEBOOK_SESSION_H
 
+#include <lockstep.h>
 #include <stdbool.h>
 #include <sys/types.h>
 
@@ -16,8 +17,16 @@ void input_open(int *socket);
 /* A cell begins: what an earlier one left unread is forgotten. */
 void input_begin(void);
 
+/* Progress bars are shown below the cell from now on. */
+void progress_open(void);
+
 /* Draw the curves of the cell that ends, and forget them. */
 void curves_end(void);
+/* Draw those of a run that ends: later it cannot. */
+void curves_finish(const ls_run *run);
+
+/* Tell the errors that the cell has caused in runs. */
+void runs_tell_errors(void);
 
 /* ---- snapshot.c: the session as it was before a cell ----
  *

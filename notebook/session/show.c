@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "display.h"
+#include "picture.h"
 #include "table.h"
 
 static void show(const char *words, size_t size)
@@ -86,11 +87,15 @@ void ls_notebook_show_tensor(ls_tensor *value)
         return;
     }
     ls_format(value, words, MOST);
-    char *table = table_of(value);
-    const display_data forms[] = {{"text/plain", words, strlen(words)},
-                                  {"text/html", table, table ? strlen(table) : 0}};
-    display_send(&(session_message){.event = SESSION_RESULT}, forms, table ? 2 : 1);
+    char *table = table_of(value), *png = NULL;
+    display_data forms[] = {{"text/plain", words, strlen(words)}, {"text/html", table, table ? strlen(table) : 0}};
+    if (is_picture(value)) {
+        forms[1].mime = "image/png";
+        forms[1].data = png = picture_of(value, &forms[1].size);
+    }
+    display_send(&(session_message){.event = SESSION_RESULT}, forms, table || png ? 2 : 1);
     free(table);
+    free(png);
     free(words);
 }
 

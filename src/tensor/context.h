@@ -139,9 +139,6 @@ static inline bool ls_failed(const ls_run *run)
     return run->errors.code != LS_OK;
 }
 
-/* The run of a handle. For NULL, or if its run has ended: the latest run of this thread, or a failed stand-in if it has
- * none. */
-ls_run *ls_run_of(const ls_tensor *t);
 void ls_run_begun(ls_run *run);
 void ls_run_ended(ls_run *run);
 int ls_runs_alive(void); /* of all threads of this process */

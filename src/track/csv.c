@@ -4,10 +4,10 @@
  * a line; line breaks in texts become blanks. */
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "track/append.h"
-#include "track/buffer.h"
 #include "track/sink.h"
 
 typedef struct csv {

@@ -1,8 +1,8 @@
 /* jsonl.c - values as JSON lines: {"step":10,"time":1790000000.123,"loss":0.25}. */
+#include "base/buffer.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "track/append.h"
-#include "track/buffer.h"
 #include "track/sink.h"
 
 typedef struct jsonl {

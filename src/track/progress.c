@@ -1,6 +1,7 @@
 /* progress.c - the progress bar: counts cheaply, draws rarely, and omits what does not fit.
  *
- * Bars nest (epochs around batches): the newest is on the terminal; the enclosing one returns when it ends. */
+ * Bars nest (epochs around batches): the newest is on the terminal; the enclosing one returns when it ends. A program
+ * may show them elsewhere, and then sees all of them. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 #include "base/terminal.h"
 #include "tensor/context.h"
 
-enum { SHOWN_VALUES = 8, WORD = 24, PIECE = 96, WIDEST_BAR = 30, NARROWEST_BAR = 8 };
+enum { SHOWN_VALUES = 8, WORD = 24, PIECE = 96, WIDEST_BAR = 30, NARROWEST_BAR = 8, DISPLAY_COLUMNS = 100 };
 
 static const double draw_every = 0.1;  /* seconds */
 static const double rate_memory = 5.0; /* seconds after which the rate has mostly adapted to a change of speed */
@@ -23,13 +24,22 @@ typedef enum visibility {
     HIDDEN,    /* not shown by this process, or not wanted */
     LAST_LINE, /* not a terminal: one line at the end */
     TERMINAL,
+    DISPLAY, /* by a function of the program */
 } visibility;
+
+/* Of the process: where it shows things does not depend on the run. */
+static struct {
+    ls_progress_fn *show;
+    void *user;
+    int64_t bars;
+} display;
 
 struct ls_progress {
     ls_object object;
     visibility visible;
-    bool covered;  /* by a newer bar */
-    bool in_batch; /* between two calls of ls_progress_next() */
+    int64_t number; /* of those on the display */
+    bool covered;   /* by a newer bar */
+    bool in_batch;  /* between two calls of ls_progress_next() */
     int64_t total, done, done_before;
     char label[WORD * 2], unit[WORD], units[WORD + 2];
     int value_count;
@@ -189,14 +199,21 @@ static void print_summary(const ls_progress *bar, double at)
     ls_terminal_write(stderr, line, length + 1);
 }
 
+static void send_to_display(const ls_progress *bar, const char *line, bool ended)
+{
+    if (!display.show) return;
+    display.show(&(ls_progress_state){bar->number, line, bar->done, bar->total, ended}, display.user);
+}
+
 static void draw(ls_progress *bar, double at)
 {
-    int columns = ls_terminal_columns(STDERR_FILENO);
+    int columns = bar->visible == DISPLAY ? DISPLAY_COLUMNS : ls_terminal_columns(STDERR_FILENO);
     char line[LS_TERMINAL_STATUS] = "";
     if (columns > 1) compose(bar, at, false, columns, line);
     bar->drawn = at;
     bar->drawn_done = bar->done;
-    if (!bar->covered) ls_terminal_status(line);
+    if (bar->visible == DISPLAY) send_to_display(bar, line, false);
+    else if (!bar->covered) ls_terminal_status(line);
 }
 
 /* ---- bars of a run ---- */
@@ -215,10 +232,14 @@ static void end(void *object)
 {
     ls_progress *bar = object;
     double at = now();
+    char line[LS_TERMINAL_STATUS + 1] = "";
     if (bar->visible == LAST_LINE) print_summary(bar, at);
+    if (bar->visible == DISPLAY) {
+        compose(bar, at, true, DISPLAY_COLUMNS, line);
+        send_to_display(bar, line, true);
+    }
     if (bar->visible != TERMINAL) return;
     int columns = ls_terminal_columns(STDERR_FILENO);
-    char line[LS_TERMINAL_STATUS + 1] = "";
     if (columns > 1) compose(bar, at, true, columns, line);
     if (!bar->covered) ls_terminal_status("");
     size_t length = strlen(line);
@@ -250,19 +271,25 @@ ls_progress *ls_progress_new_sized(ls_run *run, int64_t total, const ls_progress
     snprintf(bar->units, sizeof bar->units, "%s%s", bar->unit, ends_in_sibilant ? "es" : "s"); /* steps, batches */
     bar->began = bar->drawn = now();
     if (o.quiet || (!ls_is_main(run) && !o.every_process)) return bar;
-    bar->visible = ls_terminal_columns(STDERR_FILENO) ? TERMINAL : LAST_LINE;
-    if (bar->visible != TERMINAL) return bar;
-    ls_progress *outer = newest_except(bar);
+    bar->visible = display.show ? DISPLAY : ls_terminal_columns(STDERR_FILENO) ? TERMINAL : LAST_LINE;
+    if (bar->visible == DISPLAY) bar->number = ++display.bars;
+    ls_progress *outer = bar->visible == TERMINAL ? newest_except(bar) : NULL;
     if (outer) outer->covered = true;
-    draw(bar, bar->began);
+    if (bar->visible != LAST_LINE) draw(bar, bar->began);
     return bar;
+}
+
+void ls_progress_register_display(ls_progress_fn *show, void *user)
+{
+    display.show = show;
+    display.user = user;
 }
 
 void ls_progress_step(ls_progress *bar, int64_t steps)
 {
     if (!bar) return;
     bar->done += steps;
-    if (bar->visible != TERMINAL || bar->covered) return;
+    if (bar->visible < TERMINAL || bar->covered) return;
     double at = now();
     if (at - bar->drawn >= draw_every) draw(bar, at);
 }

@@ -2,7 +2,7 @@
 #ifndef LOCKSTEP_TRACK_PROTO_H
 #define LOCKSTEP_TRACK_PROTO_H
 
-#include "track/buffer.h"
+#include "base/buffer.h"
 
 #include <string.h>
 

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/buffer.h"
 #include "base/descriptors.h"
 #include "base/json.h"
 #include "base/memory.h"
@@ -18,7 +19,6 @@
 #include "step/step.h"
 #include "tensor/context.h"
 #include "track/append.h"
-#include "track/buffer.h"
 #include "track/sink.h"
 
 enum { OFTEN = 60, SELDOM = 10, MOST_CHECKPOINTS = 50 };

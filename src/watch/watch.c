@@ -4,11 +4,11 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/opts.h"
 #include "run/session.h"
-#include "track/buffer.h"
 #include "watch/document.h"
 #include "watch/http.h"
 #include "watch/page.h"

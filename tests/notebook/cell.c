@@ -50,6 +50,8 @@ static void functions_end_with_their_body(void)
     CHECK_TEXT(parts_of("int g(int a) { return a; } g(1);"), "fs");
     CHECK_TEXT(parts_of("struct s { int a; } g(void) { return (struct s){1}; }"), "f");
     CHECK_TEXT(parts_of("struct s *g(struct s a)\n{\n}\nint h(void);"), "fd");
+    CHECK_TEXT(parts_of("thing *g(other *a)\n{\n    return a->b;\n}"), "f");
+    CHECK_TEXT(parts_of("thing *g(void) {} x * f(1)"), "fe");
     CHECK_TEXT(parts_of("int g(void) __attribute__((noinline)) { return 1; } int b;"), "fd");
 }
 

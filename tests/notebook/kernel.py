@@ -3,6 +3,7 @@
 
     kernel.py COMMAND        (lockstep)
 """
+import base64
 import glob
 import os
 import sys
@@ -13,6 +14,13 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import jupyter
 
 jupyter.need("jupyter_client")
+
+
+def png_size(encoded):
+    """Width and height of a PNG file in base 64."""
+    png = base64.b64decode(encoded)
+    assert png[:8] == b"\x89PNG\r\n\x1a\n"
+    return int.from_bytes(png[16:20], "big"), int.from_bytes(png[20:24], "big")
 
 
 class Cells(unittest.TestCase):
@@ -238,6 +246,68 @@ class Sessions(unittest.TestCase):
         self.assertIn("loss", pictures[-1])
         outcome = self.notebook.run(code % (0, "")) # the run goes on: drawn at the end of the cell
         self.assertEqual(len(outcome.of_kind("update_display_data")), 1)
+
+    def test_tensors_are_shown_as_pictures(self):
+        run = self.notebook.run
+        run("ls_run *run = ls_init(NULL, NULL);")
+        outcome = run("ls_ones(run, LS_F32, 2, 3, 8, 9)")
+        forms = outcome.of_kind("execute_result")[0]["data"]
+        self.assertIn("[2,3,8,9] f32", forms["text/plain"])
+        width, height = png_size(forms["image/png"])
+        self.assertEqual((width, height), (2 * 9 * 11 + 2, 8 * 11))
+        for shape, shown in (("1, 8, 8", True), ("4, 8, 8", False), ("1, 7, 8", False), ("40, 1, 28, 28", True)):
+            outcome = run("ls_zeros(run, LS_U8, %s)" % shape)
+            self.assertEqual("image/png" in outcome.of_kind("execute_result")[0]["data"], shown, shape)
+        outcome = run("ls_notebook_image(ls_zeros(run, LS_BF16, 1, 20, 10)); ls_notebook_image(ls_zeros(run, LS_F32, 3));")
+        self.assertEqual(png_size(outcome.of_kind("display_data")[0]["data"]["image/png"]), (50, 100))
+        self.assertIn("not a picture", outcome.stream("stderr"))
+
+    def test_pictures_of_files_are_shown(self):
+        with tempfile.TemporaryDirectory() as folder:
+            code = ('ls_run *run = ls_init(NULL, NULL);\nls_plot *plot = ls_plot_new(run);\n'
+                    'ls_plot_add(plot, "a", (ls_curve){"a", 2, (double[]){0, 1}, (double[]){1, 2}});\n')
+            for kind in ("svg", "png"):
+                code += 'ls_plot_write(plot, "%s/a.%s"); ls_notebook_picture("%s/a.%s");\n' % (folder, kind, folder, kind)
+            shown = [m["data"] for m in self.notebook.run(code).of_kind("display_data")]
+        self.assertIn("<svg", shown[0]["image/svg+xml"])
+        self.assertGreater(png_size(shown[1]["image/png"])[0], 100)
+
+    def test_a_progress_bar_is_updated_in_place(self):
+        loop = ('ls_progress *epochs = ls_progress_new(run, 2, .label = "epochs");\n'
+                'for (int e = 0; e < 2; e++) {\n'
+                '    ls_progress *bar = ls_progress_new(run, 30, .label = "train");\n'
+                '    for (int i = 0; i < 30; i++) { usleep(20000); ls_progress_show(bar, "loss", i); ls_progress_step(bar, 1); }\n'
+                '    ls_progress_free(bar);\n    ls_progress_step(epochs, 1);\n}\nls_progress_free(epochs);\n')
+        outcome = self.notebook.run("ls_run *run = ls_init(NULL, NULL);\n" + loop)
+        self.assertEqual(len(outcome.of_kind("display_data")), 3)
+        self.assertEqual(outcome.stream("stderr"), "")
+        last = {}
+        for kind, m in outcome.messages:
+            if kind.endswith("display_data"):
+                last[m["transient"]["display_id"]] = m["data"]["text/plain"]
+        epochs, first, second = [last[key] for key in sorted(last)]
+        self.assertRegex(epochs, r"^epochs 100% \[=+\] 2/2 ")
+        for bar in (first, second):
+            self.assertRegex(bar, r"^train 100% \[=+\] 30/30 .* loss 29$")
+        updates = len(outcome.of_kind("update_display_data"))
+        self.assertTrue(8 < updates < 60, updates)
+        # In a launched job rank 0 shows it.
+        self.notebook.run("ls_finish(run);\nint train(void *user) {\nls_run *run = ls_init(NULL, NULL);\n" + loop +
+                          "return ls_finish(run);\n}")
+        outcome = self.notebook.run("ls_launch(train, NULL, .num_processes = 2)")
+        self.assertEqual((outcome.result(), len(outcome.of_kind("display_data"))), ("0", 3))
+
+    def test_an_error_is_told_by_the_cell_that_caused_it(self):
+        run = self.notebook.run
+        run("ls_run *run = ls_init(NULL, NULL);\nls_tensor *a = ls_ones(run, LS_F32, 2, 3);")
+        outcome = run("ls_tensor *b = ls_matmul(a, a);")
+        self.assertIn("matmul: [2,3]", outcome.stream("stderr"))
+        self.assertIn("begin a new run", outcome.stream("stderr"))
+        self.assertEqual(run("ls_tensor *c = ls_add(a, b);").stream("stderr"), "", "once")
+        self.assertEqual(run("ls_clear_error(run);\nls_item(ls_sum(a))").result(), "6")
+        self.assertIn("matmul", run("b = ls_matmul(a, a);").stream("stderr"))
+        run("run = ls_init(NULL, NULL);")
+        self.assertEqual(run("ls_item(ls_ones(run, LS_F32, 1))").result(), "1")
 
     def test_a_training_loop_is_stopped_and_begins_again(self):
         loop = ('ls_run *run = ls_init(NULL, NULL); int steps = 0;\nprintf("runs\\n");\n'

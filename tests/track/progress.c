@@ -92,6 +92,40 @@ static void one_line_without_a_terminal(void)
     CHECK(lines == 2 && !strchr(text, '\r'));
 }
 
+/* ---- on the display of a program ---- */
+
+static char shown[4][512]; /* the last line of each bar */
+static int times_shown, ends;
+
+static void show_bar(const ls_progress_state *state, void *user)
+{
+    CHECK(user == shown && state->number >= 1 && state->number <= 3 && strlen(state->line) < 100);
+    snprintf(shown[state->number], sizeof shown[0], "%s (%lld of %lld)", state->line, (long long)state->done,
+             (long long)state->total);
+    times_shown++;
+    ends += state->ended;
+}
+
+static void a_program_may_show_bars_itself(void)
+{
+    ls_progress_register_display(show_bar, shown);
+    ls_run *run = ls_init(NULL, NULL);
+    ls_progress *outer = ls_progress_new(run, 2, .label = "epochs");
+    ls_progress *bar = ls_progress_new(run, 100000, .label = "train");
+    CHECK_HAS(shown[1], "epochs   0% [");
+    for (int i = 0; i < 50000; i++) ls_progress_step(bar, 1);
+    ls_progress_show(bar, "loss", 0.5);
+    ls_progress_free(bar);
+    CHECK_HAS(shown[2], "train  50% [");
+    CHECK_HAS(shown[2], "loss 0.5 (50000 of 100000)");
+    ls_progress_step(outer, 1);
+    ls_progress_new(run, 0, .quiet = true);
+    CHECK(ls_finish(run) == 0);
+    CHECK_HAS(shown[1], "] 1/2  ");
+    CHECK_MSG(times_shown < 1000 && ends == 2 && !shown[3][0], "%d drawings, %d ends", times_shown, ends);
+    ls_progress_register_display(NULL, NULL);
+}
+
 /* ---- on the terminal ---- */
 
 static int draws(void)
@@ -240,6 +274,7 @@ int main(int argc, char **argv)
     CHECK_RUN(time_comes_first);
     CHECK_RUN(one_line_without_a_terminal);
     CHECK_RUN(batches_of_a_loader_are_steps);
+    CHECK_RUN(a_program_may_show_bars_itself);
     if (!has_terminals()) strcpy(check_skip_all, "no pseudo terminals here");
     CHECK_RUN(the_bar_stays_below_other_output);
     CHECK_RUN(many_steps_are_few_drawings);

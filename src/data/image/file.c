@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/opts.h"
+#include "base/png.h"
 #include "data/image/rows.h"
 #include "data/image/steps.h"
 #include "tensor/context.h"
@@ -77,14 +78,35 @@ bool ls_image_size(ls_run *run, const char *path, int64_t *height, int64_t *widt
 
 /* ---- Writing ---- */
 
-bool ls_jpeg_write(ls_run *run, const char *path, const uint8_t *rgb, int64_t height, int64_t width, int quality)
+/* A picture that can be written; the failure is recorded otherwise. */
+static bool is_writable(ls_run *run, const char *caller, const char *path, const uint8_t *rgb, int64_t height,
+                        int64_t width)
 {
     if (!run || ls_failed(run)) return false;
-    if (!path || !rgb) return ls_fail(&run->errors, LS_ERR_VALUE, "jpeg_write: an argument is NULL"), false;
-    if (width < 1 || height < 1 || width > LS_IMAGE_MAX_SIDE || height > LS_IMAGE_MAX_SIDE)
-        return ls_fail(&run->errors, LS_ERR_VALUE, "jpeg_write: %s: %lld x %lld pixels: sides must be 1 to %d", path,
-                       (long long)width, (long long)height, LS_IMAGE_MAX_SIDE),
-               false;
+    bool fits = width >= 1 && height >= 1 && width <= LS_IMAGE_MAX_SIDE && height <= LS_IMAGE_MAX_SIDE;
+    if (!path || !rgb) ls_fail(&run->errors, LS_ERR_VALUE, "%s: an argument is NULL", caller);
+    else if (!fits)
+        ls_fail(&run->errors, LS_ERR_VALUE, "%s: %s: %lld x %lld pixels: sides must be 1 to %d", caller, path,
+                (long long)width, (long long)height, LS_IMAGE_MAX_SIDE);
+    return !ls_failed(run);
+}
+
+bool ls_png_write(ls_run *run, const char *path, const uint8_t *rgb, int64_t height, int64_t width)
+{
+    if (!is_writable(run, "png_write", path, rgb, height, width)) return false;
+    ls_byte_buffer file = {0};
+    ls_message why = {{0}};
+    ls_png_put(&file, rgb, (int)width, (int)height);
+    if (file.failed) ls_fail(&run->errors, LS_ERR_MEMORY, "png_write: %s: out of memory", path);
+    else if (!ls_file_write(path, file.bytes, file.length, false, &why))
+        ls_fail(&run->errors, LS_ERR_IO, "%s", why.text);
+    ls_byte_buffer_free(&file);
+    return !ls_failed(run);
+}
+
+bool ls_jpeg_write(ls_run *run, const char *path, const uint8_t *rgb, int64_t height, int64_t width, int quality)
+{
+    if (!is_writable(run, "jpeg_write", path, rgb, height, width)) return false;
     if (quality < 1 || quality > 100)
         return ls_fail(&run->errors, LS_ERR_VALUE, "jpeg_write: %s: quality %d is not from 1 to 100", path, quality),
                false;

@@ -4,7 +4,7 @@
 #ifndef LOCKSTEP_TRACK_PLOT_CANVAS_H
 #define LOCKSTEP_TRACK_PLOT_CANVAS_H
 
-#include "track/buffer.h"
+#include "base/buffer.h"
 
 typedef struct ls_point {
     float x, y;

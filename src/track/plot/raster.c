@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/png.h"
 #include "track/plot/canvas.h"
 #include "track/plot/font.h"
-#include "track/plot/png.h"
 
 typedef struct raster {
     ls_canvas canvas;

@@ -513,6 +513,27 @@ static void files_become_tensors_and_back(void)
     CHECK(ls_finish(run) == 0);
 }
 
+static void png_files_keep_every_pixel(void)
+{
+    const char *path = "written.png";
+    enum { HEIGHT = 7, WIDTH = 300 };
+    static uint8_t rgb[HEIGHT * WIDTH * 3], pixels[3 * HEIGHT * WIDTH];
+    for (int i = 0; i < (int)sizeof rgb; i++) rgb[i] = (uint8_t)(i % 5 ? i * i / 7 : 200);
+    ls_run *run = ls_init(NULL, NULL);
+    CHECK(ls_png_write(run, path, rgb, HEIGHT, WIDTH));
+    CHECK(ls_read(ls_image_read(run, path, .transform = ls_to_tensor(.dtype = LS_U8)), pixels, sizeof pixels));
+    int differ = 0;
+    for (int c = 0; c < 3; c++)
+        for (int i = 0; i < HEIGHT * WIDTH; i++) differ += pixels[c * HEIGHT * WIDTH + i] != rgb[3 * i + c];
+    CHECK_MSG(differ == 0, "%d bytes differ", differ);
+    CHECK(!ls_png_write(run, path, rgb, 0, 3) && strstr(ls_error_message(run), "png_write: written.png: 3 x 0 pixels"));
+    ls_clear_error(run);
+    CHECK(!ls_png_write(run, "no/such/folder/x.png", rgb, 2, 2) && ls_error(run) == LS_ERR_IO);
+    ls_clear_error(run);
+    remove(path);
+    CHECK(ls_finish(run) == 0);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
@@ -531,6 +552,7 @@ int main(int argc, char **argv)
     CHECK_RUN(floats_are_scaled_and_normalised);
     CHECK_RUN(nothing_is_allocated_in_a_steady_state);
     CHECK_RUN(files_become_tensors_and_back);
+    CHECK_RUN(png_files_keep_every_pixel);
     golden_close(&values);
     return check_done();
 }

@@ -1,8 +1,8 @@
 /* png.h - write PNG files without a library. */
-#ifndef LOCKSTEP_TRACK_PLOT_PNG_H
-#define LOCKSTEP_TRACK_PLOT_PNG_H
+#ifndef LOCKSTEP_BASE_PNG_H
+#define LOCKSTEP_BASE_PNG_H
 
-#include "track/buffer.h"
+#include "base/buffer.h"
 
 /* Append a PNG file of RGB pixels, width * height * 3 bytes, row by row from the top. For drawings: pixels equal to
  * those above cost next to nothing; photos become slightly larger than their raw pixels. */

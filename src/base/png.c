@@ -2,7 +2,7 @@
  *
  * The deflate stream is one block with the fixed Huffman codes of RFC 1951. Matches only have distance 1: nearly all
  * bytes of the differences of a drawing are zero, and a run of 258 of them takes 13 bits. */
-#include "track/plot/png.h"
+#include "base/png.h"
 
 #include <string.h>
 

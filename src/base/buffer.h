@@ -1,7 +1,7 @@
 /* buffer.h - a growing byte buffer. After an allocation failure it stays failed until it is emptied or freed; appending
  * then does nothing. */
-#ifndef LOCKSTEP_TRACK_BUFFER_H
-#define LOCKSTEP_TRACK_BUFFER_H
+#ifndef LOCKSTEP_BASE_BUFFER_H
+#define LOCKSTEP_BASE_BUFFER_H
 
 #include <lockstep/base.h>
 

@@ -1,5 +1,5 @@
 /* buffer.c - a byte buffer that grows by doubling. */
-#include "track/buffer.h"
+#include "base/buffer.h"
 
 #include <locale.h>
 #include <stdarg.h>

@@ -1,0 +1,62 @@
+/* runs.c - the runs that cells have begun. An error stays in its run until ls_finish() tells it; in a notebook that may
+ * be many cells later, so the cell that caused it tells it.
+ *
+ * Two functions are in the place of the library's: calls of cells find these first. */
+#include <lockstep/notebook.h>
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "session.h"
+
+enum { MOST_RUNS = 64 };
+
+/* Of the process, as the library's own list is. */
+static struct {
+    ls_run *run;
+    bool told; /* its error */
+} runs[MOST_RUNS];
+static int run_count;
+
+static int place_of(const ls_run *run)
+{
+    int i = 0;
+    while (i < run_count && runs[i].run != run) i++;
+    return i;
+}
+
+ls_run *ls_init_sized(int *argc, char ***argv, const ls_init_opts *opts, size_t opts_size)
+{
+    ls_run *(*init)(int *, char ***, const ls_init_opts *, size_t);
+    void *symbol = dlsym(RTLD_NEXT, "ls_init_sized");
+    memcpy(&init, &symbol, sizeof init);
+    ls_run *run = init(argc, argv, opts, opts_size);
+    int place = place_of(run);
+    if (run && place == run_count && run_count < MOST_RUNS) runs[run_count++].run = run;
+    if (place < run_count) runs[place].told = false;
+    return run;
+}
+
+int ls_finish(ls_run *run)
+{
+    int place = place_of(run);
+    if (place < run_count) runs[place] = runs[--run_count];
+    curves_finish(run);
+    int (*finish)(ls_run *);
+    void *symbol = dlsym(RTLD_NEXT, "ls_finish");
+    memcpy(&finish, &symbol, sizeof finish);
+    return finish(run);
+}
+
+void runs_tell_errors(void)
+{
+    for (int i = 0; i < run_count; i++) {
+        bool failed = ls_error(runs[i].run);
+        if (failed && !runs[i].told)
+            fprintf(stderr,
+                    "lockstep: error: %s\nThe run does nothing from now on: correct the cell, and begin a new run\n",
+                    ls_error_message(runs[i].run));
+        runs[i].told = failed;
+    }
+}
