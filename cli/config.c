@@ -269,6 +269,9 @@ const command command_config = {
         "`default` asks nothing. `update` reads a file, also of accelerate, and rewrites it.\n"
         "\n"
         "FILE defaults to default_config.yaml in LOCKSTEP_HOME, or in lockstep in the user's cache folder. `lockstep\n"
-        "launch` takes defaults from there or, if it does not exist, from accelerate's file.\n",
+        "launch` takes defaults from there or, if it does not exist, from accelerate's file.\n"
+        "\n"
+        "  --config_file FILE                 the file to write, or to update\n"
+        "  --mixed_precision no|fp16|bf16     number type of matrix products, for `default`\n",
     .run = run,
 };

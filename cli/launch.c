@@ -210,7 +210,7 @@ static int run(int argc, char **argv)
     char why[1200];
     launch_options options;
     if (!launch_options_read(&options, argc, argv, (const char *const *)environ, why, sizeof why)) return refuse(why);
-    if (options.value[OPTION_HELP]) return print_page(&command_launch);
+    if (options.value[OPTION_HELP]) return write_page(&command_launch, stdout), 0;
     if (!launch_options_configure(&options, why, sizeof why)) return refuse(why);
     if (!options.program) return refuse("give a program: lockstep launch [options] program [its arguments]");
     if (options.value[OPTION_MODULE] && options.value[OPTION_NO_PYTHON])
@@ -224,10 +224,10 @@ static int run(int argc, char **argv)
     return code;
 }
 
-static void more(void)
+static void more(FILE *to)
 {
-    puts("\nOptions are those of torchrun and accelerate, with dashes or underscores:\n");
-    launch_options_list(stdout);
+    fputs("\nOptions are those of torchrun and accelerate, with dashes or underscores:\n\n", to);
+    launch_options_list(to);
 }
 
 const command command_launch = {

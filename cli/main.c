@@ -2,11 +2,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "command.h"
+#include "options.h"
+#include "page.h"
 
 const command *const commands[] = {
-    &command_launch, &command_config, &command_test,   &command_env,     &command_inspect, &command_tokenize,
-    &command_watch,  &command_plot,   &command_kernel, &command_version, &command_help,    NULL,
+    &command_launch,   &command_config, &command_test, &command_env,    &command_inspect,
+    &command_tokenize, &command_watch,  &command_plot, &command_kernel, &command_completion,
+    &command_version,  &command_help,   NULL,
 };
 
 enum { MOST_COMMANDS = 32, LONGEST_WORD = 32 };
@@ -75,20 +77,22 @@ const char *nearest(const char *wanted, const char *const *names, size_t count)
 
 /* ---- help ---- */
 
-int print_page(const command *about)
+void write_page(const command *about, FILE *to)
 {
-    fputs(about->usage, stdout);
-    if (about->more) about->more();
-    return 0;
+    fputs(about->usage, to);
+    if (about->more) about->more(to);
 }
 
 static int help(int argc, char **argv)
 {
-    if (argc > 1) {
-        const command *about = find(argv[1]);
-        if (!about) return no_such_command(argv[1]);
-        return print_page(about);
-    }
+    bool manual = false;
+    const option_row rows[] = {{.name = "--man", .on = &manual}};
+    int count = argc ? options_read(&command_help, argc, argv, rows, 1) : 0;
+    if (count < 0) return EXIT_USAGE;
+    const command *about = count ? find(argv[1]) : NULL;
+    if (count && !about) return no_such_command(argv[1]);
+    if (manual) return print_manual(about);
+    if (about) return write_page(about, stdout), 0;
     puts("usage: lockstep <command> [options]\n");
     for (size_t i = 0; commands[i]; i++) printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
     puts("\nRun lockstep help <command> for details.");
@@ -98,7 +102,11 @@ static int help(int argc, char **argv)
 const command command_help = {
     .name = "help",
     .summary = "list the commands, or describe one",
-    .usage = "usage: lockstep help [command]\n",
+    .usage = "usage: lockstep help [--man] [command]\n"
+             "\n"
+             "Lists the commands, or describes one.\n"
+             "\n"
+             "  --man    as a manual page: lockstep help --man launch | man -l -\n",
     .run = help,
 };
 
@@ -107,6 +115,7 @@ int main(int argc, char **argv)
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) return help(0, NULL);
     const command *wanted = find(strcmp(argv[1], "--version") == 0 ? "version" : argv[1]);
     if (!wanted) return no_such_command(argv[1]);
-    if (argc > 2 && (strcmp(argv[2], "--help") == 0 || strcmp(argv[2], "-h") == 0)) return print_page(wanted);
+    if (argc > 2 && (strcmp(argv[2], "--help") == 0 || strcmp(argv[2], "-h") == 0))
+        return write_page(wanted, stdout), 0;
     return wanted->run(argc - 1, argv + 1);
 }

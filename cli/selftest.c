@@ -221,7 +221,7 @@ static int run_test(int argc, char **argv)
     launch_options options;
     if (!launch_options_read(&options, argc, argv, (const char *const *)environ, why, sizeof why))
         return refuse_options(&command_test, why);
-    if (options.value[OPTION_HELP]) return print_page(&command_test);
+    if (options.value[OPTION_HELP]) return write_page(&command_test, stdout), 0;
     if (!launch_options_configure(&options, why, sizeof why)) return refuse_options(&command_test, why);
     if (options.value[OPTION_MODULE] || options.value[OPTION_NO_PYTHON])
         return refuse_options(&command_test, "--module and --no_python are for programs of lockstep launch");
@@ -236,10 +236,10 @@ static int run_test(int argc, char **argv)
     return launch_job(&command_test, &options, words);
 }
 
-static void more(void)
+static void more(FILE *to)
 {
-    puts("\nOptions are those of lockstep launch:\n");
-    launch_options_list(stdout);
+    fputs("\nOptions are those of lockstep launch:\n\n", to);
+    launch_options_list(to);
 }
 
 const command command_test = {

@@ -1,4 +1,5 @@
-# install.cmake - what `make install` leaves behind: headers, both libraries, the command, and how to find them.
+# install.cmake - what `make install` leaves behind: headers, both libraries, the command with its manual pages and
+# completion scripts, and how to find them.
 include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
@@ -28,3 +29,14 @@ file(RELATIVE_PATH prefix_from_pc /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 string(REGEX REPLACE "/$" "" prefix_from_pc ${prefix_from_pc})
 configure_file(cmake/lockstep.pc.in lockstep.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/lockstep.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+# The command itself writes its manual pages and completion scripts, so it must run here.
+if(NOT CMAKE_CROSSCOMPILING)
+    add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/pages.stamp
+        COMMAND ${CMAKE_SOURCE_DIR}/tools/write_pages.sh $<TARGET_FILE:lockstep_command> ${CMAKE_BINARY_DIR}
+        COMMAND ${CMAKE_COMMAND} -E touch ${CMAKE_BINARY_DIR}/pages.stamp
+        DEPENDS lockstep_command tools/write_pages.sh)
+    add_custom_target(pages DEPENDS ${CMAKE_BINARY_DIR}/pages.stamp)
+    add_dependencies(product pages)
+    install(DIRECTORY ${CMAKE_BINARY_DIR}/share/ DESTINATION ${CMAKE_INSTALL_DATADIR})
+endif()
