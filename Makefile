@@ -9,6 +9,7 @@
 #   make fuzz       look for inputs that crash a parser: SECONDS=20 each (clang, libFuzzer)
 #   make format     lay out the sources      make tidy     static analysis
 #   make symbols    accept a changed API     make docs     regenerate what comes from tables
+#   make deb        Debian packages in build/deb/, checked by lintian
 #   make install    PREFIX=/usr/local        make clean    remove build/
 
 BUILD  ?= build
@@ -77,8 +78,12 @@ docs:
 install: all
 	@cmake --install $(BUILD) --prefix $(PREFIX)
 
+deb:
+	@tools/bootstrap.sh build deb
+	@tools/deb.sh $(BUILD)/deb
+
 clean:
 	@rm -rf $(BUILD)
 
 , := ,
-.PHONY: all cuda demo test bench asan tsan fuzz format tidy symbols docs install clean
+.PHONY: all cuda demo test bench asan tsan fuzz format tidy symbols docs install deb clean

@@ -36,7 +36,7 @@ if(NOT CMAKE_CROSSCOMPILING)
         COMMAND ${CMAKE_SOURCE_DIR}/tools/write_pages.sh $<TARGET_FILE:lockstep_command> ${CMAKE_BINARY_DIR}
         COMMAND ${CMAKE_COMMAND} -E touch ${CMAKE_BINARY_DIR}/pages.stamp
         DEPENDS lockstep_command tools/write_pages.sh)
-    add_custom_target(pages DEPENDS ${CMAKE_BINARY_DIR}/pages.stamp)
+    add_custom_target(pages ALL DEPENDS ${CMAKE_BINARY_DIR}/pages.stamp)
     add_dependencies(product pages)
     install(DIRECTORY ${CMAKE_BINARY_DIR}/share/ DESTINATION ${CMAKE_INSTALL_DATADIR})
 endif()

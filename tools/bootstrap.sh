@@ -1,5 +1,6 @@
 #!/bin/sh
-# bootstrap.sh GROUP... - install what is missing on Debian or Ubuntu: groups build, test, bench, fuzz, format, tidy.
+# bootstrap.sh GROUP... - install what is missing on Debian or Ubuntu: groups build, test, bench, fuzz, format, tidy,
+# deb.
 #
 # Silent when nothing is missing. Otherwise says what it installs, asks nothing, and needs to be root or to have sudo
 # without a password. Where it cannot install, it names the packages; only what the build itself needs is fatal.
@@ -8,15 +9,15 @@ set -eu
 required=
 optional=
 
-# need COMMAND PACKAGE... - the packages that bring a command that must be there
+# need PATH PACKAGE... - the packages that bring a command or file that must be there
 need()
 {
-    command -v "$1" >/dev/null 2>&1 && return
+    { command -v "$1" || test -e "$1"; } >/dev/null 2>&1 && return
     shift
     required="$required $*"
 }
 
-# want PATH PACKAGE... - the same for a command or file without which some features, tests or rivals are left out
+# want PATH PACKAGE... - the same for one without which some features, tests or rivals are left out
 want()
 {
     { command -v "$1" || test -e "$1"; } >/dev/null 2>&1 && return
@@ -69,6 +70,19 @@ for group in "$@"; do
     fuzz)
         want clang clang
         want "$(clang -print-file-name="libclang_rt.fuzzer-$(uname -m).a" 2>/dev/null || echo none)" libclang-rt-14-dev
+        ;;
+    deb)
+        need dh debhelper
+        need dpkg-buildpackage dpkg-dev
+        need fakeroot fakeroot
+        need lintian lintian
+        need mpicc.openmpi libopenmpi-dev
+        need mpicc.mpich libmpich-dev
+        need /usr/include/jpeglib.h libjpeg-dev
+        need /usr/include/png.h libpng-dev
+        need /usr/include/zlib.h zlib1g-dev
+        need /usr/include/zmq.h libzmq3-dev
+        need /usr/include/ucp/api/ucp.h libucx-dev
         ;;
     format) need clang-format clang-format ;;
     tidy) need clang-tidy clang-tidy ;;

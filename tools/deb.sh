@@ -1,0 +1,33 @@
+#!/bin/sh
+# deb.sh FOLDER - build the Debian packages of this tree into FOLDER, and let lintian look at them: an error of its is one.
+#
+# With nvcc here, the plug-in for GPUs is among them, unless CUDA=no. Works on a copy in FOLDER/lockstep, which is kept,
+# so that the next call compiles only what changed.
+set -eu
+cd "$(dirname "$0")/.."
+folder=$1
+tree=$folder/lockstep
+rm -rf "$tree/debian" # with it the stamps of the build before
+mkdir -p "$tree"
+
+version=$(sed -n 's/^#define LS_VERSION_[A-Z]* *\([0-9]*\)$/\1/p' include/lockstep/version.h | paste -sd .)
+if git rev-parse --git-dir >/dev/null 2>&1; then
+    git ls-files -z --cached --others --exclude-standard
+else
+    find . -path ./build -prune -o -type f -print0
+fi | tar c --null --ignore-failed-read -T - 2>/dev/null | tar x -C "$tree"
+cat >"$tree/debian/changelog" <<END
+lockstep ($version) unstable; urgency=medium
+
+  * CHANGELOG.md says what is new.
+
+ -- $(sed -n 's/^Maintainer: //p' debian/control)  $(LC_ALL=C date -uR -d "@${SOURCE_DATE_EPOCH:-$(stat -c %Y CHANGELOG.md)}")
+END
+
+profiles=
+[ "${CUDA:-yes}" = no ] || ! command -v nvcc >/dev/null 2>&1 || profiles=-Ppkg.lockstep.cuda
+rm -f "$folder"/*.deb "$folder"/*.changes "$folder"/*.buildinfo
+log=$folder/log.txt
+(cd "$tree" && dpkg-buildpackage -b -nc -us -uc $profiles) >"$log" 2>&1 || { tail -40 "$log"; exit 1; }
+lintian --fail-on error --tag-display-limit 0 "$folder"/lockstep_*.changes
+ls -l "$folder"/*.deb
