@@ -9,6 +9,7 @@
 #include "vector.cuh"
 
 enum { TABLES = 3, LANE_ELEMENTS = 32, WARP_ELEMENTS = 32 * LANE_ELEMENTS, WARPS = 8 };
+enum { FORWARD_BLOCKS = 4 };                /* on a processor: as many rows are on their way at once */
 enum { GRADE_WARPS = 4, GRADE_BLOCKS = 3 }; /* of a block, and blocks on a processor: sums of columns fill registers */
 
 /* Rows of n elements without gaps, `pitch` elements apart. */
@@ -48,63 +49,8 @@ template <typename T> static __device__ __forceinline__ typename wide<T>::type r
 
 /* ---- Forward, a warp per row ------------------------------------------------------------------------------------- */
 
-/* N elements from a column on, added up from the rows that were picked. */
-template <typename T, int N>
-static __device__ __forceinline__ void add_picked(const source &s, const int64_t *picked, int64_t column, float (&v)[N])
-{
-    load_vector<T, N>(v, row_at<const T>(s.table[0], picked[0]) + column);
-    for (int t = 1; t < s.tables; t++) {
-        float more[N];
-        load_vector<T, N>(more, row_at<const T>(s.table[t], picked[t]) + column);
-#pragma unroll
-        for (int i = 0; i < N; i++) v[i] = rounded<T>(v[i] + more[i]);
-    }
-}
-
-/* residual + dropout(x), where `first` is the place of the first among all elements. */
-template <typename T, int N>
-static __device__ __forceinline__ void add_dropped(const dropping &drop, int64_t first, const vector<T, N> &residual,
-                                                   float (&v)[N])
-{
-    float scale = (float)drop.scale;
-#pragma unroll
-    for (int k = 0; k < N; k += 4) {
-        uint32_t dropped = drop.below ? drops_of_four(drop, (uint64_t)(first + k)) : 0;
-#pragma unroll
-        for (int i = k; i < k + 4; i++) {
-            float x = dropped >> (i - k) & 1 ? 0.0f : rounded<T>(v[i] * scale);
-            v[i] = rounded<T>(x + as<float>(residual.at[i]));
-        }
-    }
-}
-
-/* What a lane normalises: everything is requested before anything is used. */
-template <typename T, int N, int VECTORS>
-static __device__ __forceinline__ void read_source(const source &s, const int64_t *picked, int64_t row, int64_t n,
-                                                   float (&v)[VECTORS][N])
-{
-    int lane = threadIdx.x % 32;
-    vector<T, N> x[VECTORS], residual[VECTORS];
-#pragma unroll
-    for (int k = 0; k < VECTORS; k++) {
-        int64_t column = (k * 32 + lane) * N;
-        if (column >= n || s.tables) continue;
-        x[k] = *(const vector<T, N> *)(row_at<const T>(s.x, row) + column);
-        if (s.residual.data) residual[k] = *(const vector<T, N> *)(row_at<const T>(s.residual, row) + column);
-    }
-#pragma unroll
-    for (int k = 0; k < VECTORS; k++) {
-        int64_t column = (k * 32 + lane) * N;
-        if (column >= n) continue;
-        if (s.tables) {
-            add_picked<T, N>(s, picked, column, v[k]);
-            continue;
-        }
-#pragma unroll
-        for (int i = 0; i < N; i++) v[k][i] = as<float>(x[k].at[i]);
-        if (s.residual.data) add_dropped<T, N>(s.drop, row * n + column, residual[k], v[k]);
-    }
-}
+/* What a kernel normalises: x, residual + x, residual + dropout(x), the sum of picked rows. */
+enum kind { PLAIN, ADDED, DROPPED, PICKED };
 
 static __device__ __forceinline__ void find_picked(const source &s, int64_t row, int64_t *picked)
 {
@@ -114,46 +60,120 @@ static __device__ __forceinline__ void find_picked(const source &s, int64_t row,
     }
 }
 
-template <typename T> static __global__ void __launch_bounds__(32 * WARPS) normalise_warp(const forward f)
+template <typename T, int N>
+static __device__ __forceinline__ vector<T, N> vector_at(const row_set &x, int64_t row, int column)
+{
+    return *(const vector<T, N> *)(row_at<const T>(x, row) + column);
+}
+
+/* v = the rows that were picked from each table, added up. */
+template <typename T, int N>
+static __device__ __forceinline__ void add_picked(const source &s, const int64_t *picked, int column, vector<T, N> &v)
+{
+    v = vector_at<T, N>(s.table[0], picked[0], column);
+    for (int t = 1; t < s.tables; t++) {
+        vector<T, N> more = vector_at<T, N>(s.table[t], picked[t], column);
+#pragma unroll
+        for (int i = 0; i < N; i += 2)
+            put_two<T>(v.at + i, as<float>(v.at[i]) + as<float>(more.at[i]),
+                       as<float>(v.at[i + 1]) + as<float>(more.at[i + 1]));
+    }
+}
+
+/* v = residual + dropout(v), where `first` is the place of the first among all elements. */
+template <typename T, int N, bool DROPS>
+static __device__ __forceinline__ void add_residual(const dropping &drop, int64_t first, const vector<T, N> &residual,
+                                                    vector<T, N> &v)
+{
+    float scale = (float)drop.scale;
+#pragma unroll
+    for (int k = 0; k < N; k += 4) {
+        uint32_t dropped = DROPS ? drops_of_four(drop, (uint64_t)(first + k)) : 0;
+#pragma unroll
+        for (int i = k; i < k + 4; i += 2) {
+            if (DROPS) {
+                put_two<T>(v.at + i, as<float>(v.at[i]) * scale, as<float>(v.at[i + 1]) * scale);
+                if (dropped >> (i - k) & 1) v.at[i] = as<T>(0.0f);
+                if (dropped >> (i - k) & 2) v.at[i + 1] = as<T>(0.0f);
+            }
+            put_two<T>(v.at + i, as<float>(v.at[i]) + as<float>(residual.at[i]),
+                       as<float>(v.at[i + 1]) + as<float>(residual.at[i + 1]));
+        }
+    }
+}
+
+/* What a lane normalises, rounded: everything is requested before anything is used. Vector k of a lane begins in column
+ * (32 k + lane) N. */
+template <typename T, int N, int VECTORS, int KIND>
+static __device__ __forceinline__ void read_source(const source &s, int64_t row, int n, vector<T, N> (&v)[VECTORS])
+{
+    int first = threadIdx.x % 32 * N;
+    vector<T, N> residual[VECTORS];
+    int64_t picked[TABLES];
+    if (KIND == PICKED) find_picked(s, row, picked);
+#pragma unroll
+    for (int k = 0; k < VECTORS; k++) {
+        int column = first + k * 32 * N;
+        if (column >= n) continue;
+        if (KIND == PICKED) add_picked<T, N>(s, picked, column, v[k]);
+        else v[k] = vector_at<T, N>(s.x, row, column);
+        if (KIND == ADDED || KIND == DROPPED) residual[k] = vector_at<T, N>(s.residual, row, column);
+    }
+#pragma unroll
+    for (int k = 0; k < VECTORS; k++) {
+        int column = first + k * 32 * N;
+        if ((KIND == ADDED || KIND == DROPPED) && column < n)
+            add_residual<T, N, KIND == DROPPED>(s.drop, row * n + column, residual[k], v[k]);
+    }
+}
+
+template <typename T, int KIND>
+static __global__ void __launch_bounds__(32 * WARPS, sizeof(T) < 4 ? 4 : 2)
+    normalise_warp(const __grid_constant__ forward f)
 {
     const int N = whole<T>::N, VECTORS = LANE_ELEMENTS / N;
-    int lane = threadIdx.x % 32;
-    int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32, picked[TABLES];
+    int n = (int)f.n, lane = threadIdx.x % 32, first = lane * N;
+    int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
     if (row >= f.rows) return;
-    find_picked(f.from, row, picked);
-    float v[VECTORS][N], sum = 0, squares = 0;
-    read_source<T, N, VECTORS>(f.from, picked, row, f.n, v);
+    vector<T, N> v[VECTORS];
+    float sum = 0, squares = 0;
+    read_source<T, N, VECTORS, KIND>(f.from, row, n, v);
 #pragma unroll
     for (int k = 0; k < VECTORS; k++) {
-        int64_t column = (k * 32 + lane) * N;
-        if (column >= f.n) continue;
-        if (f.sum.data) store_vector<T, N>(row_at<T>(f.sum, row) + column, v[k]);
+        int column = first + k * 32 * N;
+        if (column >= n) continue;
+        if (f.sum.data) *(vector<T, N> *)(row_at<T>(f.sum, row) + column) = v[k];
 #pragma unroll
-        for (int i = 0; i < N; i++) sum += v[k][i];
+        for (int i = 0; i < N; i++) sum += as<float>(v[k].at[i]);
     }
-    float mean = warp_sum(sum) / (float)f.n;
+    float mean = warp_sum(sum) / (float)n;
 #pragma unroll
     for (int k = 0; k < VECTORS; k++) {
-        if ((k * 32 + lane) * N >= f.n) continue;
+        if (first + k * 32 * N >= n) continue;
 #pragma unroll
-        for (int i = 0; i < N; i++) squares = fmaf(v[k][i] - mean, v[k][i] - mean, squares);
+        for (int i = 0; i < N; i++) {
+            float x = as<float>(v[k].at[i]) - mean;
+            squares = fmaf(x, x, squares);
+        }
     }
-    float rstd = 1 / sqrtf(warp_sum(squares) / (float)f.n + (float)f.epsilon);
+    float rstd = 1 / sqrtf(warp_sum(squares) / (float)n + (float)f.epsilon);
     if (lane == 0 && f.mean) ((float *)f.mean)[row] = mean;
     if (lane == 0 && f.rstd) ((float *)f.rstd)[row] = rstd;
 #pragma unroll
     for (int k = 0; k < VECTORS; k++) {
-        int64_t column = (k * 32 + lane) * N;
-        if (column >= f.n) continue;
+        int column = first + k * 32 * N;
+        if (column >= n) continue;
+        float y[N];
 #pragma unroll
         for (int part = 0; part < N; part += 4) {
             float w[4] = {1, 1, 1, 1}, b[4] = {0, 0, 0, 0};
             if (f.weight) load_vector<float, 4>(w, (const float *)f.weight + column + part);
             if (f.bias) load_vector<float, 4>(b, (const float *)f.bias + column + part);
 #pragma unroll
-            for (int i = 0; i < 4; i++) v[k][part + i] = fmaf(fmaf(v[k][part + i], rstd, -mean * rstd), w[i], b[i]);
+            for (int i = 0; i < 4; i++)
+                y[part + i] = fmaf(fmaf(as<float>(v[k].at[part + i]), rstd, -mean * rstd), w[i], b[i]);
         }
-        store_vector<T, N>(row_at<T>(f.y, row) + column, v[k]);
+        store_vector<T, N>(row_at<T>(f.y, row) + column, y);
     }
 }
 
@@ -294,7 +314,10 @@ static __global__ void __launch_bounds__(32 * GRADE_WARPS, GRADE_BLOCKS) grade_w
 #pragma unroll
                 for (int i = 0; i < N; i++) v[i] += more[i];
             }
-            if (b.dsum.data) store_vector<T, N>(row_at<T>(b.dsum, row) + column, v);
+            vector<T, N> d;
+#pragma unroll
+            for (int i = 0; i < N; i += 2) put_two<T>(d.at + i, v[i], v[i + 1]);
+            if (b.dsum.data) *(vector<T, N> *)(row_at<T>(b.dsum, row) + column) = d;
             if (!b.dx.data) continue;
             if (b.drop.below) {
                 float scale = (float)b.drop.scale;
@@ -302,10 +325,12 @@ static __global__ void __launch_bounds__(32 * GRADE_WARPS, GRADE_BLOCKS) grade_w
                 for (int part = 0; part < N; part += 4) {
                     uint32_t dropped = drops_of_four(b.drop, (uint64_t)(row * b.n + column + part));
 #pragma unroll
-                    for (int i = 0; i < 4; i++) v[part + i] = dropped >> i & 1 ? 0.0f : rounded<T>(v[part + i]) * scale;
+                    for (int i = 0; i < 4; i += 2)
+                        put_two<T>(d.at + part + i, dropped >> i & 1 ? 0.0f : as<float>(d.at[part + i]) * scale,
+                                   dropped >> i & 2 ? 0.0f : as<float>(d.at[part + i + 1]) * scale);
                 }
             }
-            store_vector<T, N>(row_at<T>(b.dx, row) + column, v);
+            *(vector<T, N> *)(row_at<T>(b.dx, row) + column) = d;
         }
     }
     if (!b.dweight_part) return;
@@ -464,7 +489,11 @@ template <typename T> static bool warp_can(const forward &f)
 template <typename T> struct on_warps {
     static void forward_rows(cudaStream_t stream, const forward &f)
     {
-        normalise_warp<T><<<(unsigned)((f.rows + WARPS - 1) / WARPS), 32 * WARPS, 0, stream>>>(f);
+        unsigned blocks = (unsigned)((f.rows + WARPS - 1) / WARPS);
+        if (f.from.tables) normalise_warp<T, PICKED><<<blocks, 32 * WARPS, 0, stream>>>(f);
+        else if (!f.from.residual.data) normalise_warp<T, PLAIN><<<blocks, 32 * WARPS, 0, stream>>>(f);
+        else if (!f.from.drop.below) normalise_warp<T, ADDED><<<blocks, 32 * WARPS, 0, stream>>>(f);
+        else normalise_warp<T, DROPPED><<<blocks, 32 * WARPS, 0, stream>>>(f);
     }
     static void backward_rows(cudaStream_t stream, const backward &b, unsigned blocks)
     {

@@ -124,15 +124,14 @@ template <typename T, int N, int ACT> static __global__ void __launch_bounds__(2
 #pragma unroll
             for (int u = 0; u < AHEAD; u++) {
                 if (row + u * DOWN >= end) break;
-                vector<T, N> to;
+                W v[N];
 #pragma unroll
                 for (int i = 0; i < N; i++) {
-                    W v = as<W>(g[u].at[i]);
-                    if (ACT != LS_ACT_NONE) v = through<T>(activation, v, as<W>(x[u].at[i]));
-                    to.at[i] = as<T>(v);
-                    sum[i] += v;
+                    v[i] = as<W>(g[u].at[i]);
+                    if (ACT != LS_ACT_NONE) v[i] = through<T>(activation, v[i], as<W>(x[u].at[i]));
+                    sum[i] += v[i];
                 }
-                if (ACT != LS_ACT_NONE) *(vector<T, N> *)(d + (row + u * DOWN) * s.d_pitch) = to;
+                if (ACT != LS_ACT_NONE) store_vector<T, N>(d + (row + u * DOWN) * s.d_pitch, v);
             }
         }
     }

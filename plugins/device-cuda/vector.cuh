@@ -20,12 +20,29 @@ template <typename T, int N> __device__ __forceinline__ void load_vector(typenam
     for (int i = 0; i < N; i++) to[i] = as<typename wide<T>::type>(v.at[i]);
 }
 
+/* Two neighbours at once, to an address that is a multiple of both: one instruction converts two floats to a half type,
+ * several times as fast as one at a time. */
+template <typename T>
+__device__ __forceinline__ void put_two(T *to, typename wide<T>::type first, typename wide<T>::type second)
+{
+    to[0] = as<T>(first), to[1] = as<T>(second);
+}
+template <> __device__ __forceinline__ void put_two<bf16>(bf16 *to, float first, float second)
+{
+    *reinterpret_cast<__nv_bfloat162 *>(to) = __floats2bfloat162_rn(first, second);
+}
+template <> __device__ __forceinline__ void put_two<f16>(f16 *to, float first, float second)
+{
+    *reinterpret_cast<__half2 *>(to) = __floats2half2_rn(first, second);
+}
+
 template <typename T, int N>
 __device__ __forceinline__ void store_vector(T *to, const typename wide<T>::type (&from)[N])
 {
     vector<T, N> v;
+    if (N % 2) v.at[N - 1] = as<T>(from[N - 1]);
 #pragma unroll
-    for (int i = 0; i < N; i++) v.at[i] = as<T>(from[i]);
+    for (int i = 0; i + 1 < N; i += 2) put_two<T>(v.at + i, from[i], from[i + 1]);
     *reinterpret_cast<vector<T, N> *>(to) = v;
 }
 
