@@ -96,12 +96,12 @@ static __global__ void __launch_bounds__(FORWARD_THREADS, 2)
     auto load_stage = [&](int s) {
         if (s < stages) {
             uint32_t to = (uint32_t)(s % STAGES) * STAGE_BYTES;
-            load_rows<FORWARD_THREADS>(at_k + to, k_head, a.k.row, s * STAGE, STAGE, keys);
-            load_rows<FORWARD_THREADS>(at_v + to, v_head, a.v.row, s * STAGE, STAGE, keys);
+            load_rows<FORWARD_THREADS, STAGE>(at_k + to, k_head, a.k.row, s * STAGE, keys);
+            load_rows<FORWARD_THREADS, STAGE>(at_v + to, v_head, a.v.row, s * STAGE, keys);
         }
         copies_end();
     };
-    load_rows<FORWARD_THREADS>(at_q, head_at<const T>(a.q, b, h), a.q.row, first, FORWARD_ROWS, queries);
+    load_rows<FORWARD_THREADS, FORWARD_ROWS>(at_q, head_at<const T>(a.q, b, h), a.q.row, first, queries);
     for (int s = 0; s < STAGES; s++) load_stage(s);
 
     float c = (float)a.scale * LOG2E, o[32], s[32], factor0 = 1, factor1 = 1;
@@ -252,8 +252,8 @@ static __global__ void __launch_bounds__(FORWARD_THREADS, 2)
 /* Rows of 64 numbers without gaps that are read 16 bytes at a time. */
 static bool has_rows(const attention_heads *x)
 {
-    return x->data && x->column == 1 && (uintptr_t)x->data % 16 == 0 && x->row % 8 == 0 && x->head % 8 == 0 &&
-           x->batch % 8 == 0;
+    return x->data && x->column == 1 && (uintptr_t)x->data % 16 == 0 && x->row % 8 == 0 && x->row <= INT32_MAX &&
+           x->head % 8 == 0 && x->batch % 8 == 0;
 }
 
 /* Is `kept` large enough, and one piece? */

@@ -25,16 +25,20 @@ template <typename T> static __device__ __forceinline__ T *head_at(const attenti
     return (T *)x.data + b * x.batch + h * x.head;
 }
 
-/* Rows [first, first + count) of a head to shared memory, by THREADS threads; zeros from `limit` on. */
-template <int THREADS, typename T>
-static __device__ __forceinline__ void load_rows(uint32_t to, const T *head, int64_t pitch, int first, int count,
-                                                 int limit)
+/* Rows [first, first + COUNT) of a head to shared memory, by THREADS threads; zeros from `limit` on. A thread copies
+ * the same piece of every THREADS / 8-th row: a multiple of 8 rows further the swizzle is the same. */
+template <int THREADS, int COUNT, typename T>
+static __device__ __forceinline__ void load_rows(uint32_t to, const T *head, int64_t pitch, int first, int limit)
 {
-    for (int i = threadIdx.x; i < count * 8; i += THREADS) {
-        int row = i >> 3, piece = i & 7;
-        bool inside = first + row < limit;
-        copy_16(to + swizzled(row, piece), head + (inside ? first + row : 0) * pitch + piece * 8, inside);
-    }
+    const int STEP = THREADS / 8;
+    static_assert(STEP % 8 == 0, "the swizzle repeats every 8 rows");
+    int row = threadIdx.x >> 3, piece = threadIdx.x & 7;
+    const T *from = head + (int64_t)(first + row) * (int)pitch + piece * 8;
+    uint32_t at = to + swizzled(row, piece);
+#pragma unroll
+    for (int r = 0; r < COUNT; r += STEP)
+        if (r + STEP <= COUNT || r + row < COUNT)
+            copy_16(at + r * 128, from + (int64_t)r * (int)pitch, first + row + r < limit);
 }
 
 /* 64 rows of sums, scaled, to memory: through the warp's 16 rows of shared memory, so that whole rows are written. Rows

@@ -5,12 +5,13 @@
  * scores again. */
 #include "attention_hopper.cuh"
 
-/* delta [B,H,queries] = sum of do o over a row, times the share that dropout keeps: eight lanes a row. */
+/* delta [B,H,queries] = sum of do o over a row, times the share that dropout keeps: eight lanes a row. Block (x, y): 32
+ * heads of rows, batch. */
 template <typename T> static __global__ void __launch_bounds__(256) row_products(const attention a, float *delta)
 {
-    int64_t i = ((int64_t)blockIdx.x * 256 + threadIdx.x) >> 3, all = a.batch * a.heads * a.queries;
-    if (i >= all) return; /* eight lanes together */
-    int64_t row = i / a.heads % a.queries, h = i % a.heads, b = i / a.heads / a.queries;
+    unsigned heads = (unsigned)a.heads, i = blockIdx.x * 32 + (threadIdx.x >> 3), row = i / heads, h = i % heads;
+    int64_t b = blockIdx.y;
+    if (row >= a.queries) return; /* eight lanes together */
     int piece = threadIdx.x & 7;
     float sum = 0;
     if (row < length_of(a, b)) {
@@ -50,14 +51,14 @@ static __global__ void __launch_bounds__(BACK_THREADS, 1)
     auto load_stage = [&](int s) {
         if (s < stages) {
             uint32_t to = (uint32_t)(s % STAGES) * STAGE_BYTES;
-            load_rows<BACK_THREADS>(at_k + to, k_head, a.k.row, s * STAGE, STAGE, keys);
-            load_rows<BACK_THREADS>(at_v + to, v_head, a.v.row, s * STAGE, STAGE, keys);
+            load_rows<BACK_THREADS, STAGE>(at_k + to, k_head, a.k.row, s * STAGE, keys);
+            load_rows<BACK_THREADS, STAGE>(at_v + to, v_head, a.v.row, s * STAGE, keys);
         }
         copies_end();
     };
     if (tiles) {
-        load_rows<BACK_THREADS>(at_k + DQ_Q, head_at<const T>(a.q, b, h), a.q.row, first, BACK_ROWS, queries);
-        load_rows<BACK_THREADS>(at_k + DQ_DO, head_at<const T>(a.d_o, b, h), a.d_o.row, first, BACK_ROWS, queries);
+        load_rows<BACK_THREADS, BACK_ROWS>(at_k + DQ_Q, head_at<const T>(a.q, b, h), a.q.row, first, queries);
+        load_rows<BACK_THREADS, BACK_ROWS>(at_k + DQ_DO, head_at<const T>(a.d_o, b, h), a.d_o.row, first, queries);
     }
     for (int s = 0; s < STAGES; s++) load_stage(s);
 
@@ -190,8 +191,8 @@ static __global__ void __launch_bounds__(BACK_THREADS, 1)
         if (has_tile(round)) {
             int t = tile_of(round);
             uint32_t to = ring + (uint32_t)(round % STAGES) * DKV_STAGE;
-            load_rows<BACK_THREADS>(to, q_head, a.q.row, t * TILE, TILE, queries);
-            load_rows<BACK_THREADS>(to + TILE_BYTES, do_head, a.d_o.row, t * TILE, TILE, queries);
+            load_rows<BACK_THREADS, TILE>(to, q_head, a.q.row, t * TILE, queries);
+            load_rows<BACK_THREADS, TILE>(to + TILE_BYTES, do_head, a.d_o.row, t * TILE, queries);
             if (DROP && threadIdx.x < GROUPS * TILE) {
                 int of = threadIdx.x / TILE, row = threadIdx.x % TILE, key_tile = blockIdx.x * GROUPS + of;
                 if (first + of * TILE < keys && t * TILE + row < a.queries)
@@ -202,8 +203,8 @@ static __global__ void __launch_bounds__(BACK_THREADS, 1)
         copies_end();
     };
     if (tiles) {
-        load_rows<BACK_THREADS>(base, head_at<const T>(a.k, b, h), a.k.row, first, BACK_ROWS, keys);
-        load_rows<BACK_THREADS>(base + BACK_BYTES, head_at<const T>(a.v, b, h), a.v.row, first, BACK_ROWS, keys);
+        load_rows<BACK_THREADS, BACK_ROWS>(base, head_at<const T>(a.k, b, h), a.k.row, first, keys);
+        load_rows<BACK_THREADS, BACK_ROWS>(base + BACK_BYTES, head_at<const T>(a.v, b, h), a.v.row, first, keys);
     }
     load_tile(0);
     load_tile(1);
@@ -395,13 +396,13 @@ static ls_status backward(cudaStream_t stream, const attention *a, float *delta,
 {
     bool pair = is_pair(a);
     size_t bytes = keys_bytes(a, pair);
-    int64_t lanes = a->batch * a->heads * a->queries * 8;
-    if (lanes) row_products<T><<<(unsigned)((lanes + 255) / 256), 256, 0, stream>>>(*a, delta);
+    int64_t rows = a->heads * a->queries;
+    if (rows) row_products<T><<<dim3((unsigned)((rows + 31) / 32), (unsigned)a->batch), 256, 0, stream>>>(*a, delta);
     if (pair) return launch_pairs<T, DROP>(stream, a, delta, bytes, why);
     CUDA_TRY(allow(grade_queries<T, DROP>, DQ_BYTES, why));
     CUDA_TRY(allow(grade_keys<T, DROP, false>, bytes, why));
     dim3 by_queries = blocks_of(a, a->queries, BACK_ROWS), by_keys = blocks_of(a, a->keys, BACK_ROWS);
-    if (lanes) grade_queries<T, DROP><<<by_queries, BACK_THREADS, DQ_BYTES, stream>>>(*a, delta);
+    if (rows) grade_queries<T, DROP><<<by_queries, BACK_THREADS, DQ_BYTES, stream>>>(*a, delta);
     grade_keys<T, DROP, false><<<by_keys, BACK_THREADS, bytes, stream>>>(*a, delta);
     return CUDA_LAUNCHED(why);
 }
