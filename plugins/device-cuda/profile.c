@@ -1,4 +1,4 @@
-/* profile.c - a table of what operators take on the GPU.
+/* profile.c - a table of what operators take on the GPU, in steps after the first ones.
  *
  * Events are recorded around every operator and read when there are many: the host waits only then. An operator that
  * launches several kernels, or waits for memory, counts with all of it. */
@@ -10,6 +10,7 @@
 #include <string.h>
 
 enum { AT_ONCE = 4096, LINES = 1024, NAME = 120 };
+enum { WARM_UP = 8 }; /* steps in which kernels are loaded and algorithms tried; left out if more follow */
 
 typedef struct line {
     char name[NAME];
@@ -20,7 +21,7 @@ typedef struct line {
 struct cuda_profile {
     pthread_mutex_t lock; /* two threads may submit */
     int count, lines;
-    int64_t steps;
+    int64_t steps, left_out;
     struct {
         cudaEvent_t begin, end;
         int line;
@@ -79,12 +80,21 @@ static void collect(cuda_profile *p)
     p->count = 0;
 }
 
+/* The steps so far are warm-up. */
+static void leave_out(cuda_profile *p)
+{
+    collect(p);
+    for (int i = 0; i < LINES; i++) p->line[i].calls = 0, p->line[i].ms = 0;
+    p->left_out = p->steps;
+}
+
 ls_status cuda_profile_run(cuda_device *d, cudaStream_t stream, const ls_call *call, ls_message *why)
 {
     cuda_profile *p = d->profile;
     char name[NAME];
     name_of(d, call, name, sizeof name);
     pthread_mutex_lock(&p->lock);
+    if (p->steps >= WARM_UP && !p->left_out) leave_out(p);
     if (p->count == AT_ONCE) collect(p);
     int place = p->count++;
     p->call[place].line = find_line(p, name);
@@ -113,11 +123,13 @@ static int by_time(const void *a, const void *b)
 /* To the standard error, whatever is logged: the table was asked for. */
 static void print(cuda_profile *p)
 {
-    double all = 0, steps = p->steps ? (double)p->steps : 1;
+    int64_t counted = p->steps - p->left_out;
+    double all = 0, steps = counted ? (double)counted : 1;
     for (int i = 0; i < LINES; i++) all += p->line[i].ms;
     snprintf(p->line[LINES - 1].name, NAME, "others");
     qsort(p->line, LINES, sizeof *p->line, by_time);
-    fprintf(stderr, "cuda: %.3f ms of operators in each of %lld steps\n", all / steps, (long long)p->steps);
+    fprintf(stderr, "cuda: %.3f ms of operators in each of %lld steps, behind %lld of warm-up\n", all / steps,
+            (long long)counted, (long long)p->left_out);
     for (int i = 0; i < LINES && p->line[i].calls; i++) {
         const line *l = &p->line[i];
         fprintf(stderr, "cuda: %8.3f ms %5.1f %%  %7.1f calls of %9.2f us  %s\n", l->ms / steps, 100 * l->ms / all,
