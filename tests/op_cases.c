@@ -28,6 +28,10 @@
 #define CALL1(name) CALL(name, ls_##name(in[0]))
 #define CALL2(name) CALL(name, ls_##name(in[0], in[1]))
 
+/* Its rows before `a`, up to `b`, and from there on: three tensors one behind the other. */
+#define ROWS_OF(x, a, b)                                                                                               \
+    ((ls_tensor *[]){ls_slice(x, 0, 0, a, 1), ls_slice(x, 0, a, b, 1), ls_slice(x, 0, b, ls_dim(x, 0), 1)})
+
 CALL(cast_f32, ls_cast(in[0], LS_F32))
 CALL(clone, ls_clone(in[0]))
 CALL(contiguous, ls_contiguous(in[0]))
@@ -141,6 +145,9 @@ CALL(einsum_three, ls_einsum("ab,bc,cd->da", in[0], in[1], in[2]))
 CALL(einsum_mixed, ls_einsum("zij,iz,k->jzk", in[0], in[1], in[2]))
 CALL(linear, ls_linear(in[0], in[1], in[2], LS_ACT_NONE))
 CALL(linear_plain, ls_linear(in[0], in[1], NULL, LS_ACT_NONE))
+CALL(linears, ls_linears(in[0], 3, in + 1, in + 4))
+CALL(linears_mixed, ls_linears(in[0], 2, in + 1, ((ls_tensor *[]){NULL, in[3]})))
+CALL(linears_joined, ls_linears(in[0], 3, ROWS_OF(in[1], 4, 10), ROWS_OF(in[2], 4, 10)))
 CALL(linear_relu, ls_linear(in[0], in[1], in[2], LS_ACT_RELU))
 CALL(linear_gelu, ls_linear(in[0], in[1], in[2], LS_ACT_GELU))
 CALL(linear_gelu_tanh, ls_linear(in[0], in[1], in[2], LS_ACT_GELU_TANH))
@@ -303,6 +310,9 @@ const op_case op_cases[] = {
     CASE(einsum, einsum_sum, N(3, 5, 4)), CASE(einsum, einsum_outer, N(5), N(7)),
     CASE(einsum, einsum_three, N(3, 5), N(5, 4), N(4, 2)), CASE(einsum, einsum_mixed, N(3, 5, 4), N(5, 3), N(2)),
     CASE(linear, linear, N(2, 3, 17), N(13, 17), N(13)), CASE(linear, linear_plain, N(17), N(5, 17)),
+    CASE(linears, linears, N(2, 3, 17), N(13, 17), N(5, 17), N(9, 17), N(13), N(5), N(9)),
+    CASE(linears, linears_mixed, N(7, 17), N(13, 17), N(5, 17), N(5)),
+    CASE(linears, linears_joined, N(7, 17), N(15, 17), N(15)),
     CASE(linear, linear_relu, N(7, 17), N(13, 17), N(13)), CASE(linear, linear_gelu, N(7, 17), N(13, 17), N(13)),
     CASE(linear, linear_gelu_tanh, N(7, 17), N(13, 17), N(13)), CASE(linear, linear_silu, N(7, 17), N(13, 17), N(13)),
     CASE(linear, linear_tanh, N(7, 17), N(13, 17), N(13)), CASE(linear, linear_sigmoid, N(7, 17), N(13, 17), N(13)),

@@ -142,17 +142,29 @@ typedef struct layer {
     double dropout; /* in attention */
 } layer;
 
+/* Attention of x: [B,S,E], or packed words [T,E]. */
+static ls_tensor *attend(const layer *l, ls_tensor *x, const ls_packing *packing, const ls_attention_opts *opts)
+{
+    ls_tensor *qkv = ls_forward_linears(3, (ls_module *[]){l->query, l->key, l->value}, x), *mixed;
+    if (qkv) {
+        if (packing->rows) qkv = ls_unpack(qkv, packing);
+        mixed = ls_self_attention_sized(qkv, l->heads, opts, LS_OPTS_SIZE(ls_attention_opts));
+    } else {
+        ls_tensor *q = ls_forward(l->query, x), *k = ls_forward(l->key, x), *v = ls_forward(l->value, x);
+        if (packing->rows) q = ls_unpack(q, packing), k = ls_unpack(k, packing), v = ls_unpack(v, packing);
+        mixed = ls_attend(l->heads, q, k, v, opts);
+    }
+    return packing->rows ? ls_pack(mixed, packing) : mixed;
+}
+
 /* Inputs: x [B,S,E]; x and a bool mask; x and integer lengths; or packed x [T,E], lengths, rows and slots. */
 static ls_tensor *layer_forward(ls_module *self, ls_tensor *const *x, int64_t n, void *user)
 {
     (void)user;
     const layer *l = (const layer *)self;
     ls_attention_opts opts = ls_attention_by(n > 1 ? x[1] : NULL, self->training ? l->dropout : 0, false);
-    ls_tensor *q = ls_forward(l->query, x[0]), *k = ls_forward(l->key, x[0]), *v = ls_forward(l->value, x[0]);
     ls_packing packing = {.rows = n > 2 ? x[2] : NULL, .slots = n > 3 ? x[3] : NULL};
-    if (packing.rows) q = ls_unpack(q, &packing), k = ls_unpack(k, &packing), v = ls_unpack(v, &packing);
-    ls_tensor *mixed = ls_attend(l->heads, q, k, v, &opts);
-    if (packing.rows) mixed = ls_pack(mixed, &packing);
+    ls_tensor *mixed = attend(l, x[0], &packing, &opts);
     ls_tensor *y = ls_forward(l->norm1, ls_forward(l->out, mixed), x[0]);
     return ls_forward(l->norm2, ls_forward(l->down, ls_forward(l->up, y)), y);
 }

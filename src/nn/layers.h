@@ -48,6 +48,10 @@ ls_tensor *ls_attend(int64_t heads, ls_tensor *query, ls_tensor *key, ls_tensor 
 /* Attention options from one input of a layer: a mask, or lengths if it is of integers; NULL: neither. */
 ls_attention_opts ls_attention_by(ls_tensor *mask_or_lengths, double dropout, bool causal);
 
+/* The results of n linear layers of x, side by side in the last dimension: [..., N0 + N1 + ...]. NULL if each must be
+ * run on its own, as on the host, where nothing is gained. */
+ls_tensor *ls_forward_linears(int n, ls_module *const *layers, ls_tensor *x);
+
 /* Must its forward function be called on its own, because of hooks, recomputation or another precision? Then it is not
  * run as a part of a fused operation. */
 static inline bool ls_is_watched(const ls_module *module)

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "nn/layers.h"
+#include "ops/op.h"
 
 typedef struct linear {
     ls_module module;
@@ -15,6 +16,55 @@ static ls_tensor *linear_forward(ls_module *self, ls_tensor *x, void *user)
     const linear *l = (const linear *)self;
     return ls_linear(x, l->weight, l->bias, l->activation);
 }
+
+/* ---- several layers of one input ---- */
+
+static const linear *as_linear(const ls_module *module)
+{
+    return module && module->forward == linear_forward ? (const linear *)module : NULL;
+}
+
+static bool are_one_pass(int n, ls_module *const *layers)
+{
+    for (int i = 0; i < n; i++) {
+        const linear *l = as_linear(layers[i]);
+        if (!l || l->activation != LS_ACT_NONE || ls_is_watched(layers[i]) || !ls_is_valid(l->weight)) return false;
+        if (ls_device_is_host(l->weight->storage->device)) return false;
+    }
+    return n <= LS_MAX_LINEARS;
+}
+
+typedef struct several {
+    int n;
+    ls_module *const *layers;
+} several;
+
+static ls_outputs several_forward(ls_module *self, ls_tensor *const *x, int64_t n, void *user)
+{
+    (void)self, (void)n;
+    const several *s = user;
+    ls_tensor *weights[LS_MAX_LINEARS], *biases[LS_MAX_LINEARS];
+    for (int i = 0; i < s->n; i++) {
+        const linear *l = as_linear(s->layers[i]);
+        weights[i] = l->weight, biases[i] = l->bias;
+    }
+    return LS_OUTPUTS(ls_linears(x[0], s->n, weights, biases));
+}
+
+ls_tensor *ls_forward_linears(int n, ls_module *const *layers, ls_tensor *x)
+{
+    if (!are_one_pass(n, layers)) return NULL;
+    ls_tensor *y = ls_forward_as(layers[0], several_forward, &x, 1, &(several){n, layers}).item[0];
+    for (int i = 0; i < n; i++) {
+        layers[i]->output_count = layers[0]->output_count;
+        layers[i]->output[0] = layers[0]->output[0];
+    }
+    for (int i = 0; i < n && ls_is_valid(y); i++)
+        layers[i]->output[0].dim[ls_ndim(y) - 1] = ls_dim(as_linear(layers[i])->weight, 0);
+    return y;
+}
+
+/* ---- making one ---- */
 
 const char *ls_activation_name(ls_activation activation)
 {

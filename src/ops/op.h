@@ -120,6 +120,15 @@ static inline bool op_widens(const ls_run *run, ls_opcode op)
 ls_tensor *ls_conv2d_norm(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, const ls_conv2d_opts *geometry,
                           const ls_batch_norm_opts *norm);
 
+/* The gradients of a linear layer by the device's linear_grad, or by other operators if it lacks that. in: dy and x
+ * [rows, ...], weight, what the activation saved; out: those of x, weight and bias, and dy before the activation. */
+bool op_linear_grad(ls_tensor *const in[4], ls_tensor *const out[4], const ls_attrs *attrs);
+
+enum { LS_MAX_LINEARS = 3 };
+/* ls_linear() without activation, by n weights (and biases, each may be NULL), the results side by side: [..., N0 + N1
+ * + ...]. Weights that lie one behind the other in memory are one matrix to the device. */
+ls_tensor *ls_linears(ls_tensor *x, int n, ls_tensor *const *weights, ls_tensor *const *biases);
+
 /* ls_dropout_add_layer_norm(); *sum is its input to the normalisation. Both have gradients. sum may be NULL. */
 ls_tensor *ls_dropout_add_layer_norm_sum(ls_tensor *x, ls_tensor *residual, ls_tensor *weight, ls_tensor *bias,
                                          double p, double epsilon, ls_tensor **sum);

@@ -173,6 +173,13 @@ static bool linear_grad_composed(ls_tensor *const *in, ls_tensor *const *out, co
     return !ls_failed(d->run) && op_submit(LS_OP_sum, 1, &d, 1, &db, &sum);
 }
 
+bool op_linear_grad(ls_tensor *const in[4], ls_tensor *const out[4], const ls_attrs *attrs)
+{
+    return ls_device_supports(in[0]->storage->device, LS_OP_linear_grad)
+               ? op_submit(LS_OP_linear_grad, 4, in, 4, out, attrs)
+               : linear_grad_composed(in, out, attrs);
+}
+
 BACK(linear)
 {
     ls_run *run = dy[0]->run;
@@ -188,8 +195,6 @@ BACK(linear)
     ls_tensor *to = op_gradient(node, 0, dy[0], 0, accumulate, dx), *out[4] = {as_rows(to, rows)};
     for (int i = 1; i < 3; i++) out[i] = op_gradient(node, i, dy[0], i, accumulate, dx);
     if (in[3]) out[3] = ls_tensor_new_like(in[0], in[0]->view.dtype);
-    if (ls_failed(run)) return;
-    bool whole = ls_device_supports(dy[0]->storage->device, LS_OP_linear_grad);
-    if (!(whole ? op_submit(LS_OP_linear_grad, 4, in, 4, out, &attrs) : linear_grad_composed(in, out, &attrs))) return;
+    if (ls_failed(run) || !op_linear_grad(in, out, &attrs)) return;
     if (to && out[0]->storage != to->storage) ls_raw_copy(to, ls_reshape_shape(out[0], ls_view_shape(&to->view)));
 }
