@@ -15,3 +15,11 @@ uint64_t ls_machine_key(void)
     if (file) fclose(file);
     return ls_hash_of(text, strlen(text));
 }
+
+uint64_t ls_host_key(void)
+{
+    char name[256] = "";
+    gethostname(name, sizeof name - 1);
+    uint64_t both[2] = {ls_machine_key(), ls_hash_of(name, strlen(name))};
+    return ls_hash_of(both, sizeof both);
+}

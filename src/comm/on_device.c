@@ -52,8 +52,8 @@ void ls_comm_leave_devices(ls_comm *comm, bool abort)
 
 /* What a rank tells the others about its part of a group. */
 typedef struct member {
-    uint64_t machine;
-    char device[160]; /* in words that differ between the devices of a machine; "": unknown, and its own */
+    uint64_t host;
+    char device[160]; /* in words that differ between the devices of a host; "": unknown, and its own */
     char id[LS_GROUP_ID_BYTES];
     ls_message failure; /* why it has no group; "": nothing failed */
 } member;
@@ -68,7 +68,7 @@ static bool share_a_device(const member *all, int size)
 {
     for (int r = 1; r < size; r++)
         for (int s = 0; s < r && all[r].device[0]; s++)
-            if (all[r].machine == all[s].machine && strcmp(all[r].device, all[s].device) == 0) {
+            if (all[r].host == all[s].host && strcmp(all[r].device, all[s].device) == 0) {
                 LS_LOG_ONCE_OF_JOB(LS_LOG_INFO,
                                    "ranks %d and %d share %s: collectives of devices go through the host's memory", s,
                                    r, all[r].device);
@@ -97,7 +97,7 @@ static void note_failure(member *mine, ls_status status)
 static ls_status open_group(ls_comm *comm, ls_comm_device *d, member *all, ls_message *why)
 {
     const ls_group_table *table = d->device->table.group;
-    member mine = {.machine = ls_machine_key()};
+    member mine = {.host = ls_host_key()};
     ls_device_identify(d->device, mine.device, sizeof mine.device);
     ls_status status = tell_members(comm, &mine, all, why);
     if (status || share_a_device(all, comm->size)) return status;

@@ -51,17 +51,17 @@ static const char *decide(ls_run *run, const char *given, decider *who)
 
 /* What a process of the job takes. */
 typedef struct claim {
-    uint64_t machine;
+    uint64_t host_key;
     int32_t processes, devices; /* of its host */
     char host[64];
-    char device[160]; /* in words that differ between the devices of a machine */
+    char device[160]; /* in words that differ between the devices of a host */
 } claim;
 
 /* The first rank with the device of this rank. */
 static int first_with_device(const claim *all, int rank)
 {
     int r = 0;
-    while (all[r].machine != all[rank].machine || strcmp(all[r].device, all[rank].device) != 0) r++;
+    while (all[r].host_key != all[rank].host_key || strcmp(all[r].device, all[rank].device) != 0) r++;
     return r;
 }
 
@@ -86,7 +86,7 @@ static void refuse_sharing(ls_run *run, const claim *all)
 static bool devices_differ(ls_run *run, const char *plugin, int index, int count)
 {
     int world = ls_world_size(run);
-    claim mine = {.machine = ls_machine_key(), .processes = ls_local_world_size(run), .devices = count};
+    claim mine = {.host_key = ls_host_key(), .processes = ls_local_world_size(run), .devices = count};
     claim *all = ls_sys_alloc((size_t)world * sizeof *all);
     if (!all) return ls_fail(&run->errors, LS_ERR_MEMORY, "ls_init: no memory"), false;
     gethostname(mine.host, sizeof mine.host - 1);

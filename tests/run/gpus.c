@@ -136,6 +136,16 @@ static void a_launcher_may_assign_them(void)
     HAS("rank 1 of 2: cuda:0 cuda:0, sum 2\n");
 }
 
+/* Each container of a machine may call its own GPU number 0. */
+static void containers_have_gpus_of_their_own(void)
+{
+    if (on_host("1", "", "unshare -r --uts hostname some") != 0) CHECK_SKIP("names of hosts cannot be changed here");
+    CHECK(on_host("1", "", LAUNCH "-n 2 unshare -r --uts sh -c 'hostname box$LOCAL_RANK; exec " WORKER " device'") ==
+          0);
+    HAS("rank 0 of 2: cuda:0 cuda:0, sum 2\n");
+    HAS("rank 1 of 2: cuda:0 cuda:0, sum 2\n");
+}
+
 /* Without NCCL training is slower, which nobody would notice; those who share a GPU expect it. */
 static void the_way_through_the_host_is_reported(void)
 {
@@ -317,6 +327,7 @@ int main(int argc, char **argv)
     CHECK_RUN(more_processes_than_gpus_are_refused);
     CHECK_RUN(they_share_if_told_to);
     CHECK_RUN(a_launcher_may_assign_them);
+    CHECK_RUN(containers_have_gpus_of_their_own);
     CHECK_RUN(the_way_through_the_host_is_reported);
     CHECK_RUN(a_mixture_of_devices_is_refused);
     CHECK_RUN(a_launch_says_on_what);
