@@ -126,6 +126,13 @@ static inline shlo_value shlo_compare_with(shlo *s, const char *direction, shlo_
     return shlo_compare(s, direction, x, shlo_number(s, x.type, number, SHLO_SCALAR));
 }
 
+/* 1 / sqrt(x); XLA complains where it has no such operation of its own for f64. */
+static inline shlo_value shlo_rsqrt(shlo *s, shlo_value x)
+{
+    if (x.type != SHLO_F64) return shlo_unary(s, "rsqrt", x);
+    return shlo_div(s, shlo_number(s, x.type, 1, SHLO_SCALAR), shlo_unary(s, "sqrt", x));
+}
+
 /* ---- shapes ---- */
 
 shlo_value shlo_reshape(shlo *s, shlo_value x, shlo_dims dims);
