@@ -18,7 +18,7 @@ typedef struct command {
 } command;
 
 extern const command command_completion, command_config, command_env, command_help, command_inspect, command_kernel,
-    command_launch, command_plot, command_test, command_tokenize, command_version, command_watch;
+    command_launch, command_plot, command_profile, command_test, command_tokenize, command_version, command_watch;
 
 /* All commands in the order of `lockstep help`, terminated by NULL. */
 extern const command *const commands[];

@@ -20,6 +20,7 @@
 #include <lockstep/data.h>
 #include <lockstep/text.h>
 #include <lockstep/qa.h>
+#include <lockstep/profile.h>
 #include <lockstep/track.h>
 #include <lockstep/watch.h>
 #include <lockstep/flags.h>

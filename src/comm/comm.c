@@ -1,6 +1,8 @@
 /* comm.c - collective calls: their names, and the checks made before any rank communicates. */
 #include "comm/comm.h"
 
+#include "base/spans.h"
+
 const char *ls_comm_kind_name(ls_comm_kind kind)
 {
     static const char *const names[] = {
@@ -82,5 +84,8 @@ ls_status ls_comm_run(ls_comm *comm, const ls_comm_call *call, ls_message *why)
     if (ls_comm_reduces(call->kind) && call->op == LS_REDUCE_MEAN && !ls_dtype_is_float(call->dtype))
         return ls_explain(why, LS_ERR_DTYPE, "%s: the mean of %s needs a floating type", name,
                           ls_dtype_name(call->dtype));
-    return comm->table->run(comm, call, why);
+    int64_t began = comm->size > 1 ? ls_spans_clock() : 0;
+    ls_status status = comm->table->run(comm, call, why);
+    ls_spans_add(LS_SPAN_COLLECTIVE, name, NULL, began);
+    return status;
 }

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/memory.h"
+#include "base/spans.h"
 #include "comm/comm.h"
 #include "device/device.h"
 #include "device/gpus.h"
@@ -151,7 +152,9 @@ static ls_status run_in_group(ls_comm *comm, ls_comm_device *d, const ls_comm_ca
     const ls_group_table *table = d->device->table.group;
     ls_status status = table->error(d->group, why);
     if (!status) status = agree(comm, d, call, why);
+    int64_t began = ls_spans_clock();
     if (!status) status = table->run(d->group, d->device->stream, call, why);
+    ls_spans_add(LS_SPAN_COLLECTIVE, ls_comm_kind_name(call->kind), NULL, began);
     if (status && status != LS_ERR_UNSUPPORTED) close_group(d, true);
     return status;
 }

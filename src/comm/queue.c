@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/spans.h"
 #include "comm/helpers.h"
 
 struct ls_comm_queue {
@@ -138,8 +139,10 @@ bool ls_comm_done(ls_comm_queue *queue, const ls_comm_request *request)
 ls_status ls_comm_wait(ls_comm_queue *queue, ls_comm_request *request, ls_message *why)
 {
     pthread_mutex_lock(&queue->lock);
+    int64_t began = request->done ? 0 : ls_spans_clock();
     while (!request->done) await_finish(queue);
     pthread_mutex_unlock(&queue->lock);
+    ls_spans_add(LS_SPAN_COMM_WAIT, "communication", NULL, began);
     if (request->status) *why = request->why;
     return request->status;
 }

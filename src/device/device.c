@@ -9,6 +9,7 @@
 #include "base/library.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/spans.h"
 #include "device/cpu/cpu.h"
 #include "device/gpus.h"
 
@@ -293,7 +294,11 @@ ls_status ls_device_run(ls_device *device, const ls_call *call, ls_message *why)
 
 ls_status ls_device_sync(ls_device *device, ls_message *why)
 {
-    return device->stream ? device->table.stream_sync(device->handle, device->stream, why) : LS_OK;
+    if (!device->stream) return LS_OK;
+    int64_t began = ls_spans_clock();
+    ls_status status = device->table.stream_sync(device->handle, device->stream, why);
+    ls_spans_add(LS_SPAN_DEVICE_WAIT, "device", NULL, began);
+    return status;
 }
 
 ls_status ls_device_note(ls_device *device, ls_event **event)
@@ -380,7 +385,11 @@ ls_status ls_device_uploads_join(ls_device *device, ls_event *event, ls_message 
 
 ls_status ls_device_event_wait(ls_device *device, ls_event *event, ls_message *why)
 {
-    return event ? device->table.event_sync(device->handle, event, why) : LS_OK;
+    if (!event) return LS_OK;
+    int64_t began = ls_spans_clock();
+    ls_status status = device->table.event_sync(device->handle, event, why);
+    ls_spans_add(LS_SPAN_DEVICE_WAIT, "device", NULL, began);
+    return status;
 }
 
 void ls_device_event_free(ls_device *device, ls_event *event)

@@ -20,6 +20,7 @@
 #include "run/init.h"
 #include "run/launched.h"
 #include "run/prepare.h"
+#include "run/profile/profile.h"
 #include "run/report.h"
 #include "run/session.h"
 #include "tensor/live.h"
@@ -84,6 +85,7 @@ ls_run *ls_init_sized(int *argc, char ***argv, const ls_init_opts *opts, size_t 
     if (!ls_failed(run)) ls_launched_keep(run, launched);
     run->step->mixed_precision = o.mixed_precision ? o.mixed_precision : LS_F32;
     if (!ls_failed(run) && o.mixed_precision == LS_F16) ls_scaler_new(run);
+    ls_profile_start(run);
     return run;
 }
 
@@ -96,6 +98,7 @@ bool ls_set_flush_denormals(bool flush)
 int ls_finish(ls_run *run)
 {
     ls_wait_for_save(run);
+    ls_profile_finish(run);
     int told = run->session ? run->session->stop_signal : 0;
     if (told) ls_wait_for_everyone(run); /* otherwise a process that ends first would appear to have failed */
     if (told && !ls_failed(run)) ls_session_tell_stop(run->session);

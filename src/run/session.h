@@ -41,6 +41,7 @@ typedef struct ls_session {
     ls_module *launched;    /* the model that ls_launch() passed to this process; NULL: none */
     bool flushes_denormals; /* set by this run: ls_finish() resets it */
     ls_claim *claims;       /* folders locked by this run */
+    char *profile;          /* folder for the profile that is being taken; NULL: none */
     char *project_dir;
     bool project_named, project_open; /* by the program or a flag; created and writable */
     char *resume;                     /* folder to restore at the first epoch, or "latest"; NULL: none, or done */

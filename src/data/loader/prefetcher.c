@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/spans.h"
 
 /* Samples that a thread takes at a time. */
 typedef struct chunk {
@@ -237,12 +238,14 @@ ls_batch_slot *ls_prefetcher_wait(ls_prefetcher *prefetcher, int ahead)
     pthread_mutex_lock(&prefetcher->lock);
     int64_t batch = prefetcher->begin + ahead;
     ls_batch_slot *slot = slot_of(prefetcher, batch);
+    int64_t began = slot->done < slot->size ? ls_spans_clock() : 0;
     while (slot->done < slot->size) {
         chunk c;
         if (prefetcher->issue <= batch && take(prefetcher, &c)) work_on(prefetcher, c, &prefetcher->sample);
         else pthread_cond_wait(&prefetcher->full, &prefetcher->lock);
     }
     pthread_mutex_unlock(&prefetcher->lock);
+    ls_spans_add(LS_SPAN_DATA_WAIT, "batch", NULL, began);
     return slot;
 }
 

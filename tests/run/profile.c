@@ -1,0 +1,230 @@
+/* profile.c - a profile counts what happened, names modules, and leaves nothing behind. */
+#include <lockstep/data.h>
+#include <lockstep/nn.h>
+#include <lockstep/ops.h>
+#include <lockstep/profile.h>
+
+#include "base/json.h"
+#include "base/spans.h"
+#include "check.h"
+#include "folder.h"
+#include "run/team.h"
+
+#define FOLDER "profile_test"
+#define CHECK_HAS(text, part) CHECK_MSG(strstr(text, part), "\"%s\" lacks \"%s\"", text, part)
+
+/* What is written to standard error between the two; free() it. */
+static int real_stderr;
+static void capture_begin(void)
+{
+    fflush(stderr);
+    real_stderr = dup(2);
+    FILE *file = fopen(FOLDER "/said", "w");
+    dup2(fileno(file), 2);
+    fclose(file);
+}
+static char *capture_end(void)
+{
+    fflush(stderr);
+    dup2(real_stderr, 2);
+    close(real_stderr);
+    return file_text(FOLDER "/said", NULL);
+}
+
+static ls_json *trace_of(const char *folder)
+{
+    char path[200];
+    size_t size = 0;
+    ls_message why = {{0}};
+    snprintf(path, sizeof path, "%s/trace.json", folder);
+    char *text = file_text(path, &size);
+    ls_json *root = text ? ls_json_read(text, size, &why) : NULL;
+    CHECK_MSG(root, "%s: %s", path, why.text);
+    free(text);
+    return root;
+}
+
+/* Events of a process with this name, and in `module` unless that is NULL. */
+static int events_named(const ls_json *trace, int rank, const char *name, const char *module)
+{
+    int found = 0;
+    for (const ls_json *e = ls_json_first(ls_json_get(trace, "traceEvents")); e; e = e->next) {
+        const char *place = ls_json_text(ls_json_get(ls_json_get(e, "args"), "module"));
+        bool here = !module || (place && strcmp(place, module) == 0);
+        found += here && ls_json_integer(ls_json_get(e, "pid"), -1) == rank &&
+                 strcmp(ls_json_text(ls_json_get(e, "name")), name) == 0;
+    }
+    return found;
+}
+
+static void every_operator_is_counted_and_named(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .device = "cpu");
+    ls_module *model = ls_sequential_new(run, ls_linear_new(run, 8, 4), ls_linear_new(run, 4, 1));
+    ls_tensor *x = ls_ones(run, LS_F32, 2, 8);
+    ls_forward(model, x); /* before the profile */
+    capture_begin();
+    ls_profile(run, .folder = FOLDER "/a")
+    {
+        for (int i = 0; i < 5; i++) ls_backward(run, ls_sum(ls_forward(model, x)));
+        ls_add(x, x);
+    }
+    char *said = capture_end();
+    ls_add(x, x); /* after it */
+    CHECK(ls_finish(run) == 0);
+    ls_json *trace = trace_of(FOLDER "/a");
+    CHECK(events_named(trace, 0, "linear", NULL) == 10);
+    CHECK(events_named(trace, 0, "linear", "Sequential.1") == 5);
+    CHECK(events_named(trace, 0, "linear_grad", "Sequential.1") == 5); /* backward knows the module too */
+    CHECK(events_named(trace, 0, "add", NULL) == 1);
+    const ls_json *last = NULL;
+    for (const ls_json *e = ls_json_first(ls_json_get(trace, "traceEvents")); e; e = e->next) {
+        if (strcmp(ls_json_text(ls_json_get(e, "ph")), "X") != 0) continue;
+        double began = ls_json_number(ls_json_get(e, "ts"), 0), time = ls_json_number(ls_json_get(e, "dur"), -1);
+        CHECK(time > 0 && (!last || began > ls_json_number(ls_json_get(last, "ts"), 0)));
+        last = e;
+    }
+    ls_json_free(trace);
+    char *tables = file_text(FOLDER "/a/profile.txt", NULL);
+    CHECK_HAS(tables, "rank 0 of 1 on ");
+    CHECK_HAS(tables, "\nlinear                                    10 ");
+    CHECK_HAS(tables, "\nSequential.1                              1");
+    CHECK_HAS(said, "\nlinear                                    10 ");
+    CHECK_HAS(said, FOLDER "/a/trace.json");
+    free(tables);
+    free(said);
+}
+
+static void afterwards_nothing_is_measured(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .device = "cpu");
+    void *before = (void *)(uintptr_t)run->device->table.run;
+    capture_begin();
+    ls_profile(run, .folder = FOLDER "/b") CHECK((void *)(uintptr_t)run->device->table.run != before);
+    free(capture_end());
+    CHECK((void *)(uintptr_t)run->device->table.run == before);
+    CHECK(ls_spans_clock() == 0);
+    CHECK(ls_finish(run) == 0);
+}
+
+static bool slow_sample(int64_t index, ls_sample *sample, void *user)
+{
+    (void)user;
+    usleep(2000);
+    *(float *)ls_sample_field(sample, 0) = (float)index;
+    return true;
+}
+
+static void waiting_for_data_is_its_own_row(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .device = "cpu");
+    ls_dataset *set = ls_dataset_new(run, .count = 20, .get = slow_sample, .fields = {{.name = "x", .dtype = LS_F32}});
+    ls_loader *loader = ls_loader_new(run, set, .batch = 4, .workers = 0);
+    capture_begin();
+    ls_profile(run, .folder = FOLDER "/c") for (ls_batch b; ls_next(loader, &b);)
+    {
+    }
+    free(capture_end());
+    CHECK(ls_finish(run) == 0);
+    ls_json *trace = trace_of(FOLDER "/c");
+    double waited = 0;
+    for (const ls_json *e = ls_json_first(ls_json_get(trace, "traceEvents")); e; e = e->next)
+        if (strcmp(ls_json_text(ls_json_get(e, "name")), "wait: batch") == 0)
+            waited += ls_json_number(ls_json_get(e, "dur"), 0);
+    CHECK_MSG(waited >= 20 * 2000, "%g us", waited);
+    ls_json_free(trace);
+}
+
+static void add_up_together(ls_run *run)
+{
+    CHECK(freopen("/dev/null", "w", stderr));
+    ls_profile(run, .folder = FOLDER "/d")
+    {
+        ls_tensor *x = ls_ones(run, LS_F32, 1000);
+        for (int i = 0; i < 3; i++) ls_reduce(run, x, LS_REDUCE_SUM);
+    }
+}
+
+static void all_processes_are_in_one_timeline(void)
+{
+    team_fork(2, add_up_together);
+    ls_json *trace = trace_of(FOLDER "/d");
+    for (int rank = 0; rank < 2; rank++) {
+        CHECK(events_named(trace, rank, "all-reduce", NULL) >= 3);
+        CHECK(events_named(trace, rank, "process_name", NULL) == 1);
+    }
+    ls_json_free(trace);
+    char *tables = file_text(FOLDER "/d/profile.txt", NULL);
+    CHECK_HAS(tables, "rank 0 of 2");
+    CHECK_HAS(tables, "rank 1 of 2");
+    CHECK_HAS(tables, "waiting for other processes");
+    free(tables);
+    CHECK(access(FOLDER "/d/rank_0.events", F_OK) != 0);
+}
+
+static void an_asynchronous_device_is_said_to_be_one(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .device = ASYNC_DEVICE);
+    capture_begin();
+    ls_profile(run, .folder = FOLDER "/e") ls_item(ls_sum(ls_ones(run, LS_F32, 10)));
+    char *said = capture_end();
+    CHECK_HAS(said, "submitting them");
+    CHECK_HAS(said, "waiting for it");
+    free(said);
+    CHECK_MSG(ls_finish(run) == 0, "device");
+    ls_json *trace = trace_of(FOLDER "/e");
+    CHECK(events_named(trace, 0, "wait: device", NULL) >= 1);
+    ls_json_free(trace);
+}
+
+static void totals_are_complete_when_the_timeline_is_full(void)
+{
+    CHECK(ls_spans_begin());
+    CHECK(!ls_spans_begin());
+    for (int i = 0; i < LS_SPANS_MOST + 10; i++)
+        ls_spans_add(LS_SPAN_OPERATOR, i % 2 ? "odd" : "even", NULL, ls_spans_clock());
+    ls_spans *spans = ls_spans_end();
+    CHECK(spans->program.count == LS_SPANS_MOST && spans->program.dropped == 10);
+    CHECK(spans->program.total_count == 2 && spans->program.totals[1].count == LS_SPANS_MOST / 2 + 5);
+    ls_spans_free(spans);
+    CHECK(!ls_spans_end());
+}
+
+static void mistakes_are_named(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .device = "cpu");
+    CHECK(!ls_profile_join(run, "no_such_folder"));
+    CHECK_HAS(ls_error_message(run), "no_such_folder");
+    ls_clear_error(run);
+    folder_fresh(FOLDER "/f");
+    CHECK(!ls_profile_join(run, FOLDER "/f"));
+    CHECK_HAS(ls_error_message(run), "no process has left a profile");
+    ls_clear_error(run);
+    ls_profile_begin(run, .folder = FOLDER "/g");
+    ls_profile_begin(run, .folder = FOLDER "/h");
+    CHECK_HAS(ls_error_message(run), "profiled already");
+    ls_clear_error(run);
+    capture_begin();
+    ls_profile_end(run);
+    free(capture_end());
+    ls_profile_end(run); /* does nothing */
+    ls_profile_begin(run, .folder = "");
+    CHECK_HAS(ls_error_message(run), "no name");
+    ls_clear_error(run);
+    CHECK(ls_finish(run) == 0);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) check_filter = argv[1];
+    folder_fresh(FOLDER);
+    CHECK_RUN_FORK(all_processes_are_in_one_timeline);
+    CHECK_RUN(every_operator_is_counted_and_named);
+    CHECK_RUN(afterwards_nothing_is_measured);
+    CHECK_RUN(waiting_for_data_is_its_own_row);
+    CHECK_RUN(an_asynchronous_device_is_said_to_be_one);
+    CHECK_RUN(totals_are_complete_when_the_timeline_is_full);
+    CHECK_RUN(mistakes_are_named);
+    folder_remove(FOLDER);
+    return check_done();
+}
