@@ -1,4 +1,4 @@
-/* report.c - the warnings of a run at its end: problems that did not stop it. */
+/* report.c - the warnings of a run at its end: problems that did not stop it; and what held the memory that ran out. */
 #include "run/report.h"
 
 #include <stdio.h>
@@ -70,4 +70,29 @@ void ls_run_report(ls_run *run, bool told)
                     "ls_autocast_begin() was not followed by ls_autocast_end(): everything after it ran "
                     "in %s, including losses and metrics",
                     ls_dtype_name(run->autocast[run->autocast_count - 1]));
+}
+
+static double mib_of(const ls_tensor *t)
+{
+    return t ? (double)ls_numel(t) * (double)ls_dtype_size(ls_dtype_of(t)) / 0x1p20 : 0;
+}
+
+void ls_run_explain_memory(ls_run *run)
+{
+    double parameters = 0, gradients = 0, moments = 0;
+    if (run->errors.code != LS_ERR_MEMORY) return;
+    for (const ls_object *o = run->objects; o; o = o->older) {
+        const ls_optim *optim = (const ls_optim *)o;
+        for (int64_t i = 0; o->kind == LS_OBJECT_OPTIM && i < optim->slot_count; i++) {
+            const ls_optim_slot *slot = &optim->slots[i];
+            parameters += mib_of(slot->parameter) + mib_of(slot->half) + mib_of(slot->master);
+            gradients += mib_of(slot->grad_memory ? slot->grad_memory : ls_grad(slot->parameter));
+            for (int m = 0; m < LS_MAX_MOMENTS; m++) moments += mib_of(slot->moments[m]);
+        }
+    }
+    if (parameters > 0)
+        ls_fail_more(&run->errors,
+                     "; trained parameters hold %.1f MiB, their gradients %.1f, moments %.1f, and the rest is for the "
+                     "batch",
+                     parameters, gradients, moments);
 }

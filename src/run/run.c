@@ -105,6 +105,7 @@ int ls_finish(ls_run *run)
     if (told) ls_session_end_stop();
     ls_run_report(run, told != 0);
     int code = ls_failed(run) ? 1 : told ? 128 + told : 0;
+    ls_run_explain_memory(run);
     ls_errors_print(&run->errors, false);
     ls_run_ended(run);
     if (!run->tensors.stride) return code; /* the run without memory */

@@ -400,6 +400,29 @@ static void what_several_processes_train_apart_is_told_once_in_a_job(void)
     }
 }
 
+/* ---- full ---- */
+
+/* On the CPU: a device that records has no memory of its own to run out of. */
+static int fill_memory(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .device = "cpu");
+    ls_module *net = ls_linear_new(run, 1024, 256, .bias = false);
+    ls_optim *adam = ls_adam_new(run, net);
+    ls_backward(run, ls_mean(ls_forward(net, ls_ones(run, LS_F32, 2, 1024))));
+    ls_step(adam);
+    ls_empty(run, LS_F32, (int64_t)1 << 45);
+    return ls_finish(run);
+}
+
+static void a_full_device_says_what_training_holds(void)
+{
+    CHECK(tell(fill_memory) == 1);
+    CHECK_MSG(count_of("is out of memory: ") == 1 &&
+                  count_of("; trained parameters hold 1.0 MiB, their gradients 1.0, moments 2.0, and the rest is for "
+                           "the batch") == 1,
+              "%s", said);
+}
+
 /* ---- found ---- */
 
 static int overflow_on_the_way_back(void)
@@ -656,6 +679,7 @@ int main(int argc, char **argv)
     CHECK_RUN(a_schedule_that_did_not_end_with_training_is_named);
     CHECK_RUN_FORK(the_first_that_is_not_finite_is_told_and_all_are_counted);
     CHECK_RUN_FORK(what_several_processes_train_apart_is_told_once_in_a_job);
+    CHECK_RUN(a_full_device_says_what_training_holds);
     CHECK_RUN(the_check_names_module_operator_and_parameter);
     CHECK_RUN(threads_that_take_turns_are_told_once);
     CHECK_RUN(the_check_names_targets_that_are_no_probabilities);
