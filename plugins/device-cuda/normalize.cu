@@ -1,15 +1,14 @@
 /* normalize.cu - the row normalize: pictures to (x - mean) / std by channel, bytes as x / 255. */
+#include "eight.cuh"
 #include "layout.h"
-#include "number.cuh"
 
-enum { THREADS = 256, CHANNELS = 4, TOGETHER = 8 };
+enum { THREADS = 256, CHANNELS = 4 };
 
 template <typename W> struct pictures {
     const void *x;
     void *y;
     int64_t n, height, width;
     int channels;
-    bool dense;             /* both operands lie as y is walked: channels last without gaps */
     int64_t from[4], to[4]; /* strides */
     W mean[CHANNELS], std[CHANNELS];
 };
@@ -23,26 +22,60 @@ template <typename T> static __device__ __forceinline__ typename wide<T>::type n
     return as<typename wide<T>::type>(x);
 }
 
-/* A few neighbouring numbers a thread, in the order channels, columns, rows, items. */
-template <typename From, typename To, typename W> __global__ void __launch_bounds__(THREADS) normalize(pictures<W> p)
+template <typename To, typename From, typename W>
+static __device__ __forceinline__ To normalized(const pictures<W> &p, From x, int channel)
 {
-    int64_t step = (int64_t)gridDim.x * THREADS * TOGETHER;
-    for (int64_t first = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * TOGETHER; first < p.n; first += step) {
-        int channel = (int)(first % p.channels);
-        int64_t pixel = first / p.channels;
+    return as<To>(((W)number_of(x) - p.mean[channel]) / p.std[channel]);
+}
+
+/* Any layout, one number a thread, in the order columns, rows, channels, items. */
+template <typename From, typename To, typename W>
+__global__ void __launch_bounds__(THREADS) normalize_strided(pictures<W> p)
+{
+    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < p.n; i += (int64_t)gridDim.x * THREADS) {
+        int64_t column = i % p.width, line = i / p.width, row = line % p.height, plane = line / p.height;
+        int64_t item = plane / p.channels;
+        int channel = (int)(plane % p.channels);
+        int64_t from = item * p.from[0] + channel * p.from[1] + row * p.from[2] + column * p.from[3];
+        int64_t to = item * p.to[0] + channel * p.to[1] + row * p.to[2] + column * p.to[3];
+        ((To *)p.y)[to] = normalized<To>(p, ((const From *)p.x)[from], channel);
+    }
+}
+
+/* Eight neighbouring numbers as they lie in memory. */
+template <typename T> struct neighbours {
+    eight<T> at;
+    __device__ __forceinline__ void load(const T *from)
+    {
+        at.template load<true>(from, 8);
+    }
+};
+template <> struct neighbours<uint8_t> {
+    union {
+        uint64_t all;
+        uint8_t element[8];
+    } at;
+    __device__ __forceinline__ void load(const uint8_t *from)
+    {
+        at.all = *(const uint64_t *)from;
+    }
+};
+
+/* Both operands channels last without gaps, p.n a multiple of eight: eight neighbouring numbers a thread. */
+template <typename From, typename To, typename W>
+__global__ void __launch_bounds__(THREADS) normalize_dense(pictures<W> p)
+{
+    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < p.n / 8; i += (int64_t)gridDim.x * THREADS) {
+        neighbours<From> x;
+        x.load((const From *)p.x + i * 8);
+        int channel = (int)(i * 8 % p.channels);
+        eight<To> y;
 #pragma unroll
-        for (int k = 0; k < TOGETHER; k++) {
-            if (first + k >= p.n) break;
-            int64_t from = first + k, to = from;
-            if (!p.dense) {
-                int64_t column = pixel % p.width, line = pixel / p.width, row = line % p.height, item = line / p.height;
-                from = item * p.from[0] + channel * p.from[1] + row * p.from[2] + column * p.from[3];
-                to = item * p.to[0] + channel * p.to[1] + row * p.to[2] + column * p.to[3];
-            }
-            W value = (W)number_of(((const From *)p.x)[from]);
-            ((To *)p.y)[to] = as<To>((value - p.mean[channel]) / p.std[channel]);
-            if (++channel == p.channels) channel = 0, pixel++;
+        for (int k = 0; k < 8; k++) {
+            y.element[k] = normalized<To>(p, x.at.element[k], channel);
+            if (++channel == p.channels) channel = 0;
         }
+        y.template store<true>((To *)p.y + i * 8, 8);
     }
 }
 
@@ -53,14 +86,17 @@ static void launch(const cuda_device *d, cudaStream_t stream, const ls_call *cal
     pictures<W> p = {};
     p.x = x->data, p.y = y->data, p.n = cuda_numel(y);
     p.channels = (int)y->dim[1], p.height = y->dim[2], p.width = y->dim[3];
-    p.dense = cuda_has_order(x, CUDA_CHANNELS_LAST) && cuda_has_order(y, CUDA_CHANNELS_LAST);
+    bool dense = cuda_has_order(x, CUDA_CHANNELS_LAST) && cuda_has_order(y, CUDA_CHANNELS_LAST) && p.n % 8 == 0 &&
+                 can_load_eight(x->data) && can_load_eight(y->data);
     for (int i = 0; i < 4; i++) p.from[i] = x->stride[i], p.to[i] = y->stride[i];
     for (int i = 0; i < p.channels; i++) {
         p.mean[i] = (W)call->attrs.normalize.mean[i];
         p.std[i] = (W)call->attrs.normalize.std[i];
     }
-    int64_t blocks = (p.n + THREADS * TOGETHER - 1) / (THREADS * TOGETHER), most = 16 * (int64_t)d->processors;
-    normalize<From, To, W><<<(unsigned)(blocks < most ? blocks : most), THREADS, 0, stream>>>(p);
+    int64_t blocks = ((dense ? p.n / 8 : p.n) + THREADS - 1) / THREADS, most = 16 * (int64_t)d->processors;
+    unsigned grid = (unsigned)(blocks < most ? blocks : most);
+    if (dense) normalize_dense<From, To, W><<<grid, THREADS, 0, stream>>>(p);
+    else normalize_strided<From, To, W><<<grid, THREADS, 0, stream>>>(p);
 }
 
 extern "C" ls_status cuda_normalize(cuda_device *d, cudaStream_t stream, const ls_call *call, ls_message *why)

@@ -3,7 +3,11 @@
  *
  * Along an axis, output o sees some adjacent inputs (every `dilation`-th, for maxima) with weights; a weight of a pixel
  * is the product of those along both axes. A gradient goes through the inputs: each gathers from the outputs that saw
- * it, in a fixed order. Threads take eight channels where they are adjacent in all operands, else one. */
+ * it, in a fixed order.
+ *
+ * A block takes lines of the picture that is written, so that what depends on the row alone is computed once for many
+ * pixels. Threads take eight channels of a pixel where they are adjacent in all operands, else one; of the gradient of
+ * a maximum four pixels, since they look at the same outputs. */
 #include "eight.cuh"
 
 enum { THREADS = 256 };
@@ -157,28 +161,44 @@ struct windows {
     bool channels_inside; /* threads beside each other take neighbouring channels */
 };
 
+/* What of y a thread works on: the upper left pixel of a square of SIDE x SIDE, and the first of GROUP channels. */
 struct spot {
     int64_t item;
     int channel, row, column;
 };
 
-/* What of y a thread works on; GROUP channels at a time. */
-template <int GROUP> static __device__ __forceinline__ spot spot_of(const windows &w, int64_t i)
+/* Squares beside and above each other. */
+static __host__ __device__ __forceinline__ int squares(int pixels, int side)
 {
+    return (pixels + side - 1) / side;
+}
+
+/* A line: squares of one row, of all channels where they lie inside, else of one. */
+template <int GROUP, int SIDE> static __host__ __device__ __forceinline__ int64_t lines_of(const windows &w)
+{
+    return w.items * squares(w.height, SIDE) * (w.channels_inside ? 1 : w.channels / GROUP);
+}
+template <int GROUP, int SIDE> static __host__ __device__ __forceinline__ int64_t line_length(const windows &w)
+{
+    return squares(w.width, SIDE) * (int64_t)(w.channels_inside ? w.channels / GROUP : 1);
+}
+
+template <int GROUP, int SIDE> static __device__ __forceinline__ spot line_start(const windows &w, int64_t line)
+{
+    int rows = squares(w.height, SIDE), groups = w.channels_inside ? 1 : w.channels / GROUP;
     spot s;
-    int groups = w.channels / GROUP;
-    if (w.channels_inside) {
-        s.channel = (int)(i % groups) * GROUP, i /= groups;
-        s.column = (int)(i % w.width), i /= w.width;
-        s.row = (int)(i % w.height);
-        s.item = i / w.height;
-    } else {
-        s.column = (int)(i % w.width), i /= w.width;
-        s.row = (int)(i % w.height), i /= w.height;
-        s.channel = (int)(i % groups) * GROUP;
-        s.item = i / groups;
-    }
+    s.row = (int)(line % rows) * SIDE, line /= rows;
+    s.channel = (int)(line % groups) * GROUP;
+    s.item = line / groups;
+    s.column = 0;
     return s;
+}
+
+template <int GROUP, int SIDE> static __device__ __forceinline__ void along_line(const windows &w, unsigned i, spot *s)
+{
+    unsigned groups = (unsigned)(w.channels / GROUP), column = w.channels_inside ? i / groups : i;
+    s->column = (int)column * SIDE;
+    if (w.channels_inside) s->channel = (int)(i - column * groups) * GROUP;
 }
 
 /* One number or eight. */
@@ -207,149 +227,211 @@ template <typename T> struct numbers<T, 1> {
     }
 };
 
-#define EACH_SPOT(s, GROUP)                                                                                            \
-    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x,                                                      \
-                 all = w.items * (w.channels / GROUP) * w.height * w.width;                                            \
-         i < all; i += (int64_t)gridDim.x * THREADS)                                                                   \
-        if (spot s = spot_of<GROUP>(w, i); true)
+/* Lines of a block, and spots of a thread in a line. */
+#define EACH_LINE(s, GROUP, SIDE)                                                                                      \
+    for (int64_t line = blockIdx.x, lines = lines_of<GROUP, SIDE>(w); line < lines; line += gridDim.x)                 \
+        if (spot s = line_start<GROUP, SIDE>(w, line); true)
+#define EACH_SPOT(s, GROUP, SIDE)                                                                                      \
+    for (unsigned i = threadIdx.x, length = (unsigned)line_length<GROUP, SIDE>(w); i < length; i += blockDim.x)        \
+        if (along_line<GROUP, SIDE>(w, i, &s); true)
 
 /* ---- sums ---- */
 
 template <typename T, int GROUP> __global__ void __launch_bounds__(THREADS) window_sum(windows w)
 {
     typedef typename wide<T>::type W;
-    EACH_SPOT(s, GROUP)
+    EACH_LINE(s, GROUP, 1)
     {
-        span<W> down = span_of<W>(w.down, s.row), across = span_of<W>(w.across, s.column);
-        W sum[GROUP] = {};
-        for (int r = 0; r < down.count; r++) {
-            for (int c = 0; c < across.count; c++) {
-                W weight = (r ? down.rest : down.lead) * (c ? across.rest : across.lead);
-                numbers<T, GROUP> x;
-                x.load((const T *)w.x + offset(w.of_x, s.item, s.channel, down.first + r, across.first + c));
+        span<W> down = span_of<W>(w.down, s.row);
+        EACH_SPOT(s, GROUP, 1)
+        {
+            span<W> across = span_of<W>(w.across, s.column);
+            const T *x = (const T *)w.x + offset(w.of_x, s.item, s.channel, down.first, across.first);
+            W sum[GROUP] = {};
+            for (int r = 0; r < down.count; r++) {
+                for (int c = 0; c < across.count; c++) {
+                    W weight = (r ? down.rest : down.lead) * (c ? across.rest : across.lead);
+                    numbers<T, GROUP> seen;
+                    seen.load(x + r * w.of_x.row + c * w.of_x.column);
 #pragma unroll
-                for (int k = 0; k < GROUP; k++) sum[k] += weight * as<W>(x.at.element[k]);
+                    for (int k = 0; k < GROUP; k++) sum[k] += weight * as<W>(seen.at.element[k]);
+                }
             }
-        }
-        numbers<T, GROUP> y;
+            numbers<T, GROUP> y;
 #pragma unroll
-        for (int k = 0; k < GROUP; k++) y.at.element[k] = as<T>(sum[k]);
-        y.store((T *)w.y + offset(w.of_y, s.item, s.channel, s.row, s.column));
+            for (int k = 0; k < GROUP; k++) y.at.element[k] = as<T>(sum[k]);
+            y.store((T *)w.y + offset(w.of_y, s.item, s.channel, s.row, s.column));
+        }
     }
 }
 
 template <typename T, int GROUP> __global__ void __launch_bounds__(THREADS) window_sum_grad(windows w)
 {
     typedef typename wide<T>::type W;
-    EACH_SPOT(s, GROUP)
+    EACH_LINE(s, GROUP, 1)
     {
-        int top, bottom, left, right;
+        int top, bottom;
         outputs_of<W>(w.down, s.row, &top, &bottom);
-        outputs_of<W>(w.across, s.column, &left, &right);
-        W sum[GROUP] = {};
-        for (int row = top; row < bottom; row++) {
-            span<W> down = span_of<W>(w.down, row);
-            int r = s.row - down.first;
-            if (r < 0 || r >= down.count) continue;
-            for (int column = left; column < right; column++) {
-                span<W> across = span_of<W>(w.across, column);
-                int c = s.column - across.first;
-                if (c < 0 || c >= across.count) continue;
-                W weight = (r ? down.rest : down.lead) * (c ? across.rest : across.lead);
-                numbers<T, GROUP> dy;
-                dy.load((const T *)w.x + offset(w.of_x, s.item, s.channel, row, column));
+        EACH_SPOT(s, GROUP, 1)
+        {
+            int left, right;
+            outputs_of<W>(w.across, s.column, &left, &right);
+            W sum[GROUP] = {};
+            for (int row = top; row < bottom; row++) {
+                span<W> down = span_of<W>(w.down, row);
+                int r = s.row - down.first;
+                if (r < 0 || r >= down.count) continue;
+                for (int column = left; column < right; column++) {
+                    span<W> across = span_of<W>(w.across, column);
+                    int c = s.column - across.first;
+                    if (c < 0 || c >= across.count) continue;
+                    W weight = (r ? down.rest : down.lead) * (c ? across.rest : across.lead);
+                    numbers<T, GROUP> dy;
+                    dy.load((const T *)w.x + offset(w.of_x, s.item, s.channel, row, column));
 #pragma unroll
-                for (int k = 0; k < GROUP; k++) sum[k] += weight * as<W>(dy.at.element[k]);
+                    for (int k = 0; k < GROUP; k++) sum[k] += weight * as<W>(dy.at.element[k]);
+                }
             }
-        }
-        numbers<T, GROUP> dx;
+            numbers<T, GROUP> dx;
 #pragma unroll
-        for (int k = 0; k < GROUP; k++) dx.at.element[k] = as<T>(sum[k]);
-        dx.store((T *)w.y + offset(w.of_y, s.item, s.channel, s.row, s.column));
+            for (int k = 0; k < GROUP; k++) dx.at.element[k] = as<T>(sum[k]);
+            dx.store((T *)w.y + offset(w.of_y, s.item, s.channel, s.row, s.column));
+        }
     }
 }
 
 /* ---- maxima ---- */
 
-enum { TOGETHER = 3 }; /* columns of a window that are loaded at once */
+enum {
+    TOGETHER = 3,
+    SIDE = 2
+}; /* rows and columns loaded at once; pixels of a gradient that a thread takes, squared */
 
-/* The first of equals; the last NaN where there is one. */
-template <typename T, int GROUP> __global__ void __launch_bounds__(THREADS) window_max(windows w)
-{
+/* The largest so far: the first of equals; the last NaN where there is one. */
+template <typename T, int GROUP> struct maximum {
     typedef typename wide<T>::type W;
-    EACH_SPOT(s, GROUP)
+    W best[GROUP];
+    int32_t at[GROUP];
+    bool any;
+
+    __device__ __forceinline__ maximum() : any(false)
     {
-        int top = s.row * w.down.stride - w.down.padding, left = s.column * w.across.stride - w.across.padding;
-        W best[GROUP];
-        int32_t best_at[GROUP];
-        bool any = false;
 #pragma unroll
-        for (int k = 0; k < GROUP; k++) best[k] = -(W)INFINITY, best_at[k] = -1;
-        for (int r = 0; r < w.down.kernel; r++) {
-            int row = top + r * w.down.dilation;
-            if (row < 0 || row >= w.down.in) continue;
-            const T *line = (const T *)w.x + offset(w.of_x, s.item, s.channel, row, 0);
-            for (int c = 0; c < w.across.kernel; c += TOGETHER) {
-                numbers<T, GROUP> x[TOGETHER];
-                bool there[TOGETHER];
+        for (int k = 0; k < GROUP; k++) best[k] = -(W)INFINITY, at[k] = -1;
+    }
+    __device__ __forceinline__ void look_at(const numbers<T, GROUP> &x, int32_t here)
+    {
 #pragma unroll
-                for (int u = 0; u < TOGETHER; u++) {
-                    int column = left + (c + u) * w.across.dilation;
-                    there[u] = c + u < w.across.kernel && column >= 0 && column < w.across.in;
-                    x[u].load(line + column * w.of_x.column, there[u]);
-                }
-#pragma unroll
-                for (int u = 0; u < TOGETHER; u++) {
-                    if (!there[u]) continue;
-                    int32_t here = row * w.across.in + left + (c + u) * w.across.dilation;
-#pragma unroll
-                    for (int k = 0; k < GROUP; k++) {
-                        W value = as<W>(x[u].at.element[k]);
-                        bool better = value > best[k] || value != value;
-                        best_at[k] = better || !any ? here : best_at[k];
-                        best[k] = better ? value : best[k];
-                    }
-                    any = true;
-                }
-            }
+        for (int k = 0; k < GROUP; k++) {
+            W value = as<W>(x.at.element[k]);
+            bool better = value > best[k] || value != value;
+            at[k] = better || !any ? here : at[k];
+            best[k] = better ? value : best[k];
         }
-        numbers<T, GROUP> y;
+        any = true;
+    }
+};
+
+/* Some rows and TOGETHER columns of a window, from (row, column) on: all are loaded before the first is looked at.
+ * x: pixel (0, 0). `rows`, `columns`: how many of the window are left. */
+template <typename T, int GROUP>
+static __device__ __forceinline__ void look_at_tile(const windows &w, const T *x, int row, int column, int rows,
+                                                    int columns, maximum<T, GROUP> *found)
+{
+    numbers<T, GROUP> seen[TOGETHER][TOGETHER];
+    bool there[TOGETHER][TOGETHER];
 #pragma unroll
-        for (int k = 0; k < GROUP; k++) y.at.element[k] = as<T>(best[k]);
-        y.store((T *)w.y + offset(w.of_y, s.item, s.channel, s.row, s.column));
-        if (!w.where) continue;
-        numbers<int32_t, GROUP> at;
+    for (int i = 0; i < TOGETHER * TOGETHER; i++) {
+        int r = i / TOGETHER, c = i % TOGETHER;
+        int down = row + r * w.down.dilation, across = column + c * w.across.dilation;
+        there[r][c] = r < rows && down >= 0 && down < w.down.in && c < columns && across >= 0 && across < w.across.in;
+        seen[r][c].load(x + down * w.of_x.row + across * w.of_x.column, there[r][c]);
+    }
 #pragma unroll
-        for (int k = 0; k < GROUP; k++) at.at.element[k] = best_at[k];
-        at.store(w.where + offset(w.of_where, s.item, s.channel, s.row, s.column));
+    for (int i = 0; i < TOGETHER * TOGETHER; i++) {
+        int r = i / TOGETHER, c = i % TOGETHER;
+        int down = row + r * w.down.dilation, across = column + c * w.across.dilation;
+        if (there[r][c]) found->look_at(seen[r][c], down * w.across.in + across);
     }
 }
 
-/* With dilation some of the outputs looked at do not see the pixel, but then their position tells. */
+template <typename T, int GROUP> __global__ void __launch_bounds__(THREADS) window_max(windows w)
+{
+    int together = w.across.kernel > TOGETHER ? 1 : TOGETHER; /* rows, so that pixels are seen in their order */
+    EACH_LINE(s, GROUP, 1)
+    {
+        int top = s.row * w.down.stride - w.down.padding;
+        EACH_SPOT(s, GROUP, 1)
+        {
+            int left = s.column * w.across.stride - w.across.padding;
+            const T *x = (const T *)w.x + offset(w.of_x, s.item, s.channel, 0, 0);
+            maximum<T, GROUP> found;
+            for (int r = 0; r < w.down.kernel; r += together)
+                for (int c = 0; c < w.across.kernel; c += TOGETHER)
+                    look_at_tile(w, x, top + r * w.down.dilation, left + c * w.across.dilation,
+                                 min(w.down.kernel - r, together), w.across.kernel - c, &found);
+            numbers<T, GROUP> y;
+            numbers<int32_t, GROUP> at;
+#pragma unroll
+            for (int k = 0; k < GROUP; k++) y.at.element[k] = as<T>(found.best[k]), at.at.element[k] = found.at[k];
+            y.store((T *)w.y + offset(w.of_y, s.item, s.channel, s.row, s.column));
+            if (w.where) at.store(w.where + offset(w.of_where, s.item, s.channel, s.row, s.column));
+        }
+    }
+}
+
+/* Outputs that see any of SIDE inputs from i on, of `inputs`. */
+static __device__ __forceinline__ void outputs_of_side(const axis &a, int i, int inputs, int *from, int *to)
+{
+    int unused;
+    outputs_of<float>(a, i, from, &unused);
+    outputs_of<float>(a, min(i + SIDE, inputs) - 1, &unused, to);
+}
+
+/* An output that does not see a pixel has its maximum elsewhere. */
 template <typename T, int GROUP> __global__ void __launch_bounds__(THREADS) window_max_grad(windows w)
 {
     typedef typename wide<T>::type W;
-    EACH_SPOT(s, GROUP)
+    EACH_LINE(s, GROUP, SIDE)
     {
-        int top, bottom, left, right;
-        outputs_of<W>(w.down, s.row, &top, &bottom);
-        outputs_of<W>(w.across, s.column, &left, &right);
-        int32_t here = s.row * w.width + s.column;
-        W sum[GROUP] = {};
-        for (int row = top; row < bottom; row++) {
-            for (int column = left; column < right; column++) {
-                numbers<T, GROUP> dy;
-                numbers<int32_t, GROUP> at;
-                dy.load((const T *)w.x + offset(w.of_x, s.item, s.channel, row, column));
-                at.load(w.where + offset(w.of_where, s.item, s.channel, row, column));
+        int top, bottom;
+        outputs_of_side(w.down, s.row, w.height, &top, &bottom);
+        EACH_SPOT(s, GROUP, SIDE)
+        {
+            int left, right;
+            outputs_of_side(w.across, s.column, w.width, &left, &right);
+            W sum[SIDE * SIDE][GROUP] = {};
+            for (int row = top; row < bottom; row++) {
+                for (int column = left; column < right; column += SIDE) {
+                    numbers<T, GROUP> dy[SIDE];
+                    numbers<int32_t, GROUP> at[SIDE];
 #pragma unroll
-                for (int k = 0; k < GROUP; k++) sum[k] += at.at.element[k] == here ? as<W>(dy.at.element[k]) : 0;
+                    for (int u = 0; u < SIDE; u++) {
+                        bool there = column + u < right;
+                        dy[u].load((const T *)w.x + offset(w.of_x, s.item, s.channel, row, column + u), there);
+                        at[u].load(w.where + offset(w.of_where, s.item, s.channel, row, column + u), there);
+                    }
+#pragma unroll
+                    for (int i = 0; i < SIDE * SIDE * SIDE; i++) {
+                        int pixel = i / SIDE, u = i % SIDE;
+                        int32_t here = (s.row + pixel / SIDE) * w.width + s.column + pixel % SIDE;
+                        if (column + u >= right) continue;
+#pragma unroll
+                        for (int k = 0; k < GROUP; k++)
+                            sum[pixel][k] += at[u].at.element[k] == here ? as<W>(dy[u].at.element[k]) : 0;
+                    }
+                }
+            }
+#pragma unroll
+            for (int pixel = 0; pixel < SIDE * SIDE; pixel++) {
+                int row = s.row + pixel / SIDE, column = s.column + pixel % SIDE;
+                if (row >= w.height || column >= w.width) continue;
+                numbers<T, GROUP> dx;
+#pragma unroll
+                for (int k = 0; k < GROUP; k++) dx.at.element[k] = as<T>(sum[pixel][k]);
+                dx.store((T *)w.y + offset(w.of_y, s.item, s.channel, row, column));
             }
         }
-        numbers<T, GROUP> dx;
-#pragma unroll
-        for (int k = 0; k < GROUP; k++) dx.at.element[k] = as<T>(sum[k]);
-        dx.store((T *)w.y + offset(w.of_y, s.item, s.channel, s.row, s.column));
     }
 }
 
@@ -375,13 +457,15 @@ enum window_work { SUM, SUM_GRAD, MAX, MAX_GRAD };
 template <typename T, int GROUP>
 static void launch(const cuda_device *d, cudaStream_t stream, window_work work, const windows &w)
 {
-    int64_t threads = w.items * (w.channels / GROUP) * w.height * w.width;
-    int64_t blocks = (threads + THREADS - 1) / THREADS, most = 32 * (int64_t)d->processors;
-    unsigned grid = (unsigned)(blocks < most ? blocks : most);
-    if (work == SUM) window_sum<T, GROUP><<<grid, THREADS, 0, stream>>>(w);
-    else if (work == SUM_GRAD) window_sum_grad<T, GROUP><<<grid, THREADS, 0, stream>>>(w);
-    else if (work == MAX) window_max<T, GROUP><<<grid, THREADS, 0, stream>>>(w);
-    else window_max_grad<T, GROUP><<<grid, THREADS, 0, stream>>>(w);
+    bool squares = work == MAX_GRAD;
+    int64_t lines = squares ? lines_of<GROUP, SIDE>(w) : lines_of<GROUP, 1>(w), most = 64 * (int64_t)d->processors;
+    int64_t length = squares ? line_length<GROUP, SIDE>(w) : line_length<GROUP, 1>(w);
+    unsigned grid = (unsigned)(lines < most ? lines : most);
+    unsigned threads = (unsigned)(length < THREADS ? (length + 31) / 32 * 32 : (int64_t)THREADS);
+    if (work == SUM) window_sum<T, GROUP><<<grid, threads, 0, stream>>>(w);
+    else if (work == SUM_GRAD) window_sum_grad<T, GROUP><<<grid, threads, 0, stream>>>(w);
+    else if (work == MAX) window_max<T, GROUP><<<grid, threads, 0, stream>>>(w);
+    else window_max_grad<T, GROUP><<<grid, threads, 0, stream>>>(w);
 }
 
 /* axes: kind, and for pools and resizing their numbers; sizes are filled in here. */
@@ -394,6 +478,7 @@ static ls_status run(cuda_device *d, cudaStream_t stream, const ls_call *call, w
     const ls_operand *picture = gradient ? y : x, *seen = gradient ? x : y;
     for (int i = 1; i < 4; i++)
         if (x->dim[i] >= 1 << 30 || y->dim[i] >= 1 << 30) return cuda_on_host(d, stream, call, why);
+    if (y->dim[1] * y->dim[3] > INT32_MAX) return cuda_on_host(d, stream, call, why); /* a line is counted in 32 bits */
     if (picture->dim[2] * picture->dim[3] > INT32_MAX && where)
         return cuda_refuse(why, LS_ERR_UNSUPPORTED, "more than 2^31 - 1 pixels in a picture");
     windows w = {};
