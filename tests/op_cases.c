@@ -176,6 +176,12 @@ CALL(conv_norm_affine, ls_conv2d_norm(in[0], in[1], in[4], WINDOW(2, 0, 1), NORM
 CALL(conv_norm_groups, ls_conv2d_norm(in[0], in[1], NULL, WINDOW(1, 1, 2), NORM(.residual = in[4])))
 CALL(conv_norm_depthwise, ls_conv2d_norm(in[0], in[1], NULL, WINDOW(1, 1, 5),
                                          NORM(.residual = in[4], .activation = LS_ACT_RELU)))
+CALL(conv_norm_train, ls_conv2d_norm(in[0], in[1], NULL, WINDOW(1, 0, 1),
+                                     &(ls_batch_norm_opts){.epsilon = 1e-5, .training = true, .weight = in[2],
+                                                           .bias = in[3], .residual = in[4],
+                                                           .activation = LS_ACT_RELU}))
+CALL(conv_norm_train_plain, ls_conv2d_norm(in[0], in[1], in[2], WINDOW(2, 1, 1),
+                                           &(ls_batch_norm_opts){.epsilon = 1e-5, .training = true}))
 CALL(attention, ls_attention(in[0], in[1], in[2]))
 CALL(attention_causal, ls_attention(in[0], in[1], in[2], .causal = true, .scale = 0.3))
 CALL(attention_mask, ls_attention(in[0], in[1], in[2], .mask = ls_cast(in[3], LS_BOOL)))
@@ -327,6 +333,8 @@ const op_case op_cases[] = {
     CASE(conv2d_norm, conv_norm_affine, N(2, 16, 5, 4), N(13, 16, 1, 1), N(13), P(13), N(13)),
     CASE(conv2d_norm, conv_norm_groups, N(2, 4, 5, 5), N(6, 2, 3, 3), N(6), P(6), N(2, 6, 5, 5)),
     CASE(conv2d_norm, conv_norm_depthwise, N(2, 5, 7, 7), N(5, 1, 3, 3), N(5), P(5), N(2, 5, 7, 7)),
+    CASE(conv2d_norm, conv_norm_train, N(2, 8, 9, 7), N(16, 8, 1, 1), P(16), N(16), N(2, 16, 9, 7)),
+    CASE(conv2d_norm, conv_norm_train_plain, N(2, 3, 9, 8), N(6, 3, 3, 3), N(6)),
     CASE(conv_transpose2d, conv_transpose, N(2, 3, 4, 3), N(3, 5, 3, 3), N(5)),
     CASE(conv_transpose2d, conv_transpose_groups, N(1, 4, 4, 3), N(4, 3, 2, 2)),
     CASE(attention, attention, N(2, 3, 7, 5), N(2, 3, 9, 5), N(2, 3, 9, 4)),

@@ -95,8 +95,11 @@ typedef union ls_attrs {
     struct { int32_t dim; int32_t flag; int64_t k; } axis;
     /* matmul, linear, linear_grad: compute in this type */
     struct { int32_t accumulate; ls_activation activation; ls_dtype compute; } product;
-    /* conv2d and its gradients; conv2d_norm: epsilon, activation */
-    struct { ls_window window; int32_t accumulate; ls_dtype compute; double epsilon; ls_activation activation; } conv;
+    /* conv2d and its gradients; conv2d_norm: from epsilon on, as in norm */
+    struct {
+        ls_window window; int32_t accumulate; ls_dtype compute;
+        double epsilon, momentum; int32_t training; ls_activation activation;
+    } conv;
     /* max_pool2d, avg_pool2d and gradients */
     struct { ls_window window; int32_t count_include_pad; } pool;
     /* interpolate and its gradient; scale: source step, height and width */

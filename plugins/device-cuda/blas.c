@@ -26,8 +26,12 @@ typedef struct plan_key {
     int64_t a_pitch, b_pitch, out_pitch, a_stride, b_stride, out_stride;
     int32_t type, out_type;
     int32_t alignment; /* of all addresses, 16 at most */
-    uint8_t a_transposed, b_transposed, accumulate, has_bias;
+    uint8_t a_transposed, b_transposed;
+    uint8_t adds, ends; /* one of each enum below */
 } plan_key;
+
+enum { ADDS_NOTHING, ADDS_TO_OUT, ADDS_RESIDUAL };
+enum { ENDS_PLAIN, ENDS_WITH_BIAS, ENDS_WITH_RELU };
 
 typedef struct plan {
     plan_key key;
@@ -143,7 +147,10 @@ static cublasStatus_t describe_operation(plan *p, bool tf32)
                                                                 : CUBLAS_COMPUTE_32F;
     cublasOperation_t a = key->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t b = key->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-    cublasLtEpilogue_t end = key->has_bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    static const cublasLtEpilogue_t ends[] = {[ENDS_PLAIN] = CUBLASLT_EPILOGUE_DEFAULT,
+                                              [ENDS_WITH_BIAS] = CUBLASLT_EPILOGUE_BIAS,
+                                              [ENDS_WITH_RELU] = CUBLASLT_EPILOGUE_RELU_BIAS};
+    cublasLtEpilogue_t end = ends[key->ends];
     cublasStatus_t status = cublasLtMatmulDescCreate(&p->operation, compute, wide ? CUDA_R_64F : CUDA_R_32F);
     if (!status) status = cublasLtMatmulDescSetAttribute(p->operation, CUBLASLT_MATMUL_DESC_TRANSA, &a, sizeof a);
     if (!status) status = cublasLtMatmulDescSetAttribute(p->operation, CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof b);
@@ -285,7 +292,8 @@ void cuda_blas_give(cuda_device *d, ls_workspace space)
 
 static int32_t alignment_of(const blas_product *p)
 {
-    uintptr_t bits = (uintptr_t)p->a.data | (uintptr_t)p->b.data | (uintptr_t)p->out.data | (uintptr_t)p->bias | 16;
+    uintptr_t bits = (uintptr_t)p->a.data | (uintptr_t)p->b.data | (uintptr_t)p->out.data | (uintptr_t)p->bias |
+                     (uintptr_t)p->residual | 16;
     return (int32_t)(bits & (0 - bits));
 }
 
@@ -306,14 +314,19 @@ static plan_key key_of(const blas_product *p)
                       .alignment = alignment_of(p),
                       .a_transposed = p->a.transposed,
                       .b_transposed = p->b.transposed,
-                      .accumulate = p->accumulate,
-                      .has_bias = p->bias != NULL};
+                      .adds = p->residual     ? ADDS_RESIDUAL
+                              : p->accumulate ? ADDS_TO_OUT
+                                              : ADDS_NOTHING,
+                      .ends = p->relu   ? ENDS_WITH_RELU
+                              : p->bias ? ENDS_WITH_BIAS
+                                        : ENDS_PLAIN};
 }
 
 static cublasStatus_t multiply(cuda_device *d, cudaStream_t stream, const blas_product *p, const plan *with,
                                void *workspace)
 {
-    const float one = 1, old = p->accumulate ? 1 : 0;
+    const void *added = p->residual ? p->residual : p->out.data;
+    const float one = 1, old = p->residual || p->accumulate ? 1 : 0;
     const double wide_one = 1, wide_old = (double)old;
     bool wide = p->type == LS_F64;
     cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
@@ -322,8 +335,8 @@ static cublasStatus_t multiply(cuda_device *d, cudaStream_t stream, const blas_p
                                                 sizeof p->bias);
     if (status) return status;
     return cublasLtMatmul(d->blas->handle, with->operation, wide ? (const void *)&wide_one : &one, p->a.data, with->a,
-                          p->b.data, with->b, wide ? (const void *)&wide_old : &old, p->out.data, with->out,
-                          p->out.data, with->out, &with->algorithm, workspace, with->workspace, stream);
+                          p->b.data, with->b, wide ? (const void *)&wide_old : &old, added, with->out, p->out.data,
+                          with->out, &with->algorithm, workspace, with->workspace, stream);
 }
 
 #define WORKSPACE_ALIGNMENT 256 /* what the library wants; it refuses others */

@@ -96,6 +96,10 @@ ls_status cuda_conv2d(cuda_device *d, cudaStream_t stream, const ls_call *call, 
 ls_status cuda_conv2d_norm(cuda_device *d, cudaStream_t stream, const ls_call *call, ls_message *why)
 {
     const ls_operand *role[3] = {call->in[0], call->in[1], call->out[0]};
+    if (call->attrs.conv.training) {
+        dnn_conv conv = geometry(call, DNN_FORWARD, role);
+        return conv_norm_training(d, stream, &conv, call, why);
+    }
     conv_finish_with with = {.bias = call->in[2],
                              .weight = call->in[3],
                              .shift = call->in[4],

@@ -18,6 +18,10 @@ bool conv_is_pointwise(const dnn_conv *conv, const ls_operand *const role[3]);
 ls_status conv_pointwise(cuda_device *d, cudaStream_t stream, const dnn_conv *conv, const ls_operand *const role[3],
                          bool accumulate, ls_message *why);
 
+/* conv_norm.c: conv2d_norm in training. */
+ls_status conv_norm_training(cuda_device *d, cudaStream_t stream, const dnn_conv *conv, const ls_call *call,
+                             ls_message *why);
+
 /* What is done with the sums of a convolution, per output channel (dimension 1):
  *
  *     y = [y +] activation((sums + bias - mean) weight / sqrt(var + epsilon) + shift + residual)

@@ -26,6 +26,8 @@ typedef struct blas_product {
     ls_dtype type, out_type;
     blas_matrix a, b, out; /* out is not transposed */
     const void *bias;      /* [m], added to every column; NULL: none. Not with f64 */
+    const void *residual;  /* as out, added to it; NULL: none. Not where it accumulates */
+    bool relu;             /* after everything else; needs a bias */
     bool accumulate;       /* added to what out holds, and rounded once */
 } blas_product;
 

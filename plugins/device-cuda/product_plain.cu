@@ -18,6 +18,8 @@ template <typename T, typename Out> static __global__ void __launch_bounds__(SID
     for (int64_t k = 0; k < p.k; k++) sum = fma(as<W>(a[k * a_step]), as<W>(b[k * b_step]), sum);
     if (p.bias) sum += as<W>(((const Out *)p.bias)[i]);
     if (p.accumulate) sum += as<W>(*out);
+    if (p.residual) sum += as<W>(((const Out *)p.residual)[out - (Out *)p.out.data]);
+    if (p.relu && sum < 0) sum = 0;
     *out = as<Out>(sum);
 }
 

@@ -29,7 +29,8 @@ ls_effects ls_op_effects(const ls_call *call)
     case LS_OP_layer_norm_grad:
     case LS_OP_dropout_add_layer_norm_grad:
     case LS_OP_group_norm_grad: return (ls_effects){.outputs_read = (uint32_t)call->attrs.norm.accumulate};
-    case LS_OP_batch_norm: /* running statistics */ return (ls_effects){.outputs_read = FIFTH | SIXTH};
+    case LS_OP_conv2d_norm: /* running statistics */ return (ls_effects){.outputs_read = SECOND | THIRD};
+    case LS_OP_batch_norm: /* the same */ return (ls_effects){.outputs_read = FIFTH | SIXTH};
     case LS_OP_index_add:
     case LS_OP_sum_squares: return (ls_effects){.outputs_read = FIRST};
     case LS_OP_unscale:

@@ -34,7 +34,7 @@ static ls_outputs forward_before_norm(ls_module *self, ls_tensor *const *x, int6
     int last = self->child_count - 1;
     ls_module *conv = self->children[last].module;
     ls_tensor *y = run_children(self, last, x[0]);
-    behind->done = ls_conv_norm_is_one_pass(conv, behind->norm, y, NULL);
+    behind->done = ls_conv_norm_is_one(conv, behind->norm, y, NULL);
     return LS_OUTPUTS(behind->done ? ls_forward_conv_norm(conv, behind->norm, y, NULL) : ls_forward(conv, y));
 }
 

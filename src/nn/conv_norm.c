@@ -1,14 +1,13 @@
-/* conv_norm.c - a convolution and the batch norm after it, in one pass if the result is the same. */
+/* conv_norm.c - a convolution and the batch norm after it, as one operator if the result is the same. */
 #include "nn/layers.h"
 
 #include "ops/op.h"
 
-/* A norm in training mode, frozen or not, uses the batch's statistics, which are known only after the convolution. */
-bool ls_conv_norm_is_one_pass(const ls_module *conv, const ls_module *norm, ls_tensor *x, ls_tensor *residual)
+bool ls_conv_norm_is_one(const ls_module *conv, const ls_module *norm, ls_tensor *x, ls_tensor *residual)
 {
     const ls_conv_layer *c = ls_as_conv2d(conv);
     const ls_norm_layer *n = ls_as_batch_norm(norm);
-    if (!c || !n || norm->training || !n->running_mean || ls_failed(conv->object.run)) return false;
+    if (!c || !n || !n->running_mean || ls_failed(conv->object.run)) return false;
     if (!ls_device_supports(c->weight->storage->device, LS_OP_conv2d_norm)) return false;
     if (conv->hooks || norm->hooks) return false;                     /* hooks see the intermediate result */
     if (conv->object.prepared || norm->object.prepared) return false; /* each in its own precision */
@@ -24,14 +23,18 @@ static ls_outputs both_forward(ls_module *self, ls_tensor *const *x, int64_t n, 
                                .running_mean = norm->running_mean,
                                .running_var = norm->running_var,
                                .residual = n > 1 ? x[1] : NULL,
+                               .training = norm->module.training,
+                               .momentum = norm->momentum,
                                .epsilon = norm->epsilon,
                                .activation = norm->activation};
-    return LS_OUTPUTS(ls_conv2d_norm(x[0], conv->weight, conv->bias, &conv->geometry, &opts));
+    ls_tensor *y = ls_conv2d_norm(x[0], conv->weight, conv->bias, &conv->geometry, &opts);
+    if (opts.training && y->life == LS_LIFE_LIVE && !ls_is_recomputing(y->run)) ls_counter_step(norm->batches);
+    return LS_OUTPUTS(y);
 }
 
 ls_tensor *ls_forward_conv_norm(ls_module *conv, ls_module *norm, ls_tensor *x, ls_tensor *residual)
 {
-    if (!ls_conv_norm_is_one_pass(conv, norm, x, residual)) {
+    if (!ls_conv_norm_is_one(conv, norm, x, residual)) {
         ls_tensor *y = ls_forward(conv, x);
         return residual ? ls_forward(norm, y, residual) : ls_forward(norm, y);
     }

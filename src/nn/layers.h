@@ -33,10 +33,10 @@ const ls_norm_layer *ls_as_layer_norm(const ls_module *module);
 /* The name for messages: "relu". */
 const char *ls_activation_name(ls_activation activation);
 
-/* y = norm(conv(x)), or norm(conv(x), residual) unless that is NULL. In one pass if only rounding can differ: the norm
- * is in evaluation mode and no gradient is needed. */
+/* y = norm(conv(x)), or norm(conv(x), residual) unless that is NULL. As one operator if no gradient is needed and the
+ * result in between is not either: then only rounding can differ. */
 ls_tensor *ls_forward_conv_norm(ls_module *conv, ls_module *norm, ls_tensor *x, ls_tensor *residual);
-bool ls_conv_norm_is_one_pass(const ls_module *conv, const ls_module *norm, ls_tensor *x, ls_tensor *residual);
+bool ls_conv_norm_is_one(const ls_module *conv, const ls_module *norm, ls_tensor *x, ls_tensor *residual);
 /* The same for a Sequential, whose last child may be a convolution. */
 ls_tensor *ls_forward_sequential_norm(ls_module *sequential, ls_module *norm, ls_tensor *x);
 

@@ -117,15 +117,25 @@ ls_tensor *ls_conv2d_norm(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, cons
                             OP_TEXT(weight), (long long)shape.dim[1]);
     if (in[7] && !ls_shape_equal(ls_view_shape(&in[7]->view), shape))
         return op_error(run, op, LS_ERR_SHAPE, "%s and residual %s", OP_SHAPE_TEXT(shape), OP_TEXT(in[7]));
+    if (norm->training && !ls_batch_norm_can_train(run, op, shape)) return &run->poison;
     attrs.conv.epsilon = norm->epsilon;
+    attrs.conv.momentum = norm->momentum;
+    attrs.conv.training = norm->training;
     attrs.conv.activation = norm->activation;
     ls_dtype dtype = attrs.conv.compute;
     in[0] = op_as(x, dtype);
     in[7] = op_as(in[7], dtype);
     if (ls_failed(run)) return &run->poison;
-    ls_tensor *y = op_new_channels_last(x, dtype, shape);
+    ls_tensor *out[3] = {op_new_channels_last(x, dtype, shape)};
+    for (int i = 1; norm->training && i < 3; i++) {
+        if (!ls_is_recomputing(run)) out[i] = in[4 + i]; /* else they include this batch already */
+        in[4 + i] = NULL;
+    }
     ls_node *none;
-    return op_run(op, 8, in, 1, &y, &attrs, &none) ? y : &run->poison;
+    if (!op_submit(op, 8, in, norm->training ? 3 : 1, out, &attrs)) return &run->poison;
+    for (int i = 1; i < 3; i++)
+        if (out[i]) out[i]->storage->version++;
+    return op_record(op, 8, in, 1, out, &attrs, &none) ? out[0] : &run->poison;
 }
 
 /* ---- conv1d ---- */

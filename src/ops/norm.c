@@ -44,6 +44,16 @@ static ls_tensor *new_mask(ls_tensor *x)
     return op_new(x, LS_U8, LS_SHAPE(length ? numel / length : 0, (length + 63) / 64 * 8));
 }
 
+bool ls_batch_norm_can_train(ls_run *run, ls_opcode op, ls_shape batch)
+{
+    if (!batch.dim[1] || ls_shape_numel(batch) != batch.dim[1]) return true;
+    op_error(run, op, LS_ERR_SHAPE,
+             "%s: one value per channel has no variance to train on; use more samples in a batch, or .drop_last if "
+             "only the last batch has so few",
+             OP_SHAPE_TEXT(batch));
+    return false;
+}
+
 ls_tensor *ls_batch_norm_sized(ls_tensor *x, const ls_batch_norm_opts *given, size_t opts_size)
 {
     ls_batch_norm_opts opts = LS_OPTS_READ(ls_batch_norm_opts, given, opts_size);
@@ -53,7 +63,7 @@ ls_tensor *ls_batch_norm_sized(ls_tensor *x, const ls_batch_norm_opts *given, si
     if (!run || !is_floating(run, op, x) || !numbers_sound(run, op, opts.epsilon, opts.momentum)) return op_poison(x);
     if (x->view.ndim < 2 || x->view.ndim > 5)
         return op_error(run, op, LS_ERR_SHAPE, "%s is not [N,C] or [N,C,...]", OP_TEXT(x));
-    int64_t channels = x->view.dim[1], numel = ls_view_numel(&x->view);
+    int64_t channels = x->view.dim[1];
     static const char *const names[] = {"weight", "bias", "running mean", "running variance"};
     for (int i = 0; i < 4; i++)
         if (!parameter_fits(run, op, names[i], in[1 + i], channels, x)) return &run->poison;
@@ -63,11 +73,7 @@ ls_tensor *ls_batch_norm_sized(ls_tensor *x, const ls_batch_norm_opts *given, si
         return op_error(run, op, LS_ERR_VALUE, "the activation must be LS_ACT_RELU or LS_ACT_NONE");
     if (!opts.training && (!opts.running_mean || !opts.running_var))
         return op_error(run, op, LS_ERR_STATE, "evaluation needs running statistics");
-    if (opts.training && channels && numel / channels == 1)
-        return op_error(run, op, LS_ERR_SHAPE,
-                        "%s: one value per channel has no variance to train on; use more samples in a batch, or "
-                        ".drop_last if only the last batch has so few",
-                        OP_TEXT(x));
+    if (opts.training && !ls_batch_norm_can_train(run, op, ls_view_shape(&x->view))) return &run->poison;
     in[5] = op_as(opts.residual, x->view.dtype);
     if (ls_failed(run)) return &run->poison;
 

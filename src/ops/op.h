@@ -115,8 +115,7 @@ static inline bool op_widens(const ls_run *run, ls_opcode op)
     return run->autocast_count && ls_op_table[op].policy == LS_POLICY_F32;
 }
 
-/* ls_batch_norm by running statistics of ls_conv2d, in one pass and rounded once. For evaluation: .training and
- * .momentum are ignored, and there is no gradient. */
+/* ls_batch_norm of ls_conv2d in one call, without a gradient. In evaluation it is one pass, rounded once. */
 ls_tensor *ls_conv2d_norm(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, const ls_conv2d_opts *geometry,
                           const ls_batch_norm_opts *norm);
 
@@ -128,6 +127,9 @@ enum { LS_MAX_LINEARS = 3 };
 /* ls_linear() without activation, by n weights (and biases, each may be NULL), the results side by side: [..., N0 + N1
  * + ...]. Weights that lie one behind the other in memory are one matrix to the device. */
 ls_tensor *ls_linears(ls_tensor *x, int n, ls_tensor *const *weights, ls_tensor *const *biases);
+
+/* May a norm train on this batch [N,C,...]? One value per channel has no variance: that is an error. */
+bool ls_batch_norm_can_train(ls_run *run, ls_opcode op, ls_shape batch);
 
 /* ls_dropout_add_layer_norm(); *sum is its input to the normalisation. Both have gradients. sum may be NULL. */
 ls_tensor *ls_dropout_add_layer_norm_sum(ls_tensor *x, ls_tensor *residual, ls_tensor *weight, ls_tensor *bias,

@@ -1,4 +1,4 @@
-/* conv_norm.c - convolutions and the batch norms behind them: one pass in evaluation, else two. */
+/* conv_norm.c - convolutions and the batch norms behind them: one operator where no gradient is wanted, else two. */
 #include <lockstep.h>
 
 #include "check.h"
@@ -94,20 +94,48 @@ static void half_types_are_rounded_once(void)
 }
 
 /* A frozen network in training normalises by the statistics of the batch, and moves the running ones. */
-static void training_is_not_folded(void)
+static void training_uses_the_batch(void)
 {
     ls_module *net = pair_new(LS_ACT_NONE);
     ls_freeze(net);
     ls_tensor *x = ls_randn(run, LS_F32, 4, 5, 8, 8);
-    ls_tensor *y = forward_without_gradient(net, x);
-    CHECK(calls[LS_OP_conv2d_norm] == 0 && calls[LS_OP_batch_norm] == 1);
+    ls_tensor *y = forward(net, x);
+    CHECK(calls[LS_OP_conv2d_norm] == 1 && calls[LS_OP_conv2d] == 0 && calls[LS_OP_batch_norm] == 0);
     CHECK(fabs(ls_item(ls_mean(y))) < 1e-5 && fabs(ls_item(ls_var(y, 0)) - 1) < 1e-2);
     CHECK(ls_item(ls_module_tensor(net, "1.num_batches_tracked")) == 1);
     CHECK(ls_item(ls_norm(ls_module_tensor(net, "1.running_mean"))) > 0);
     ls_eval(net);
     ls_train(ls_child(net, "1")); /* the norm's mode counts, not that of what is around it */
-    forward_without_gradient(net, x);
+    y = forward_without_gradient(net, x);
+    CHECK(calls[LS_OP_conv2d_norm] == 1 && fabs(ls_item(ls_mean(y))) < 1e-5);
+    CHECK(ls_item(ls_module_tensor(net, "1.num_batches_tracked")) == 2);
+}
+
+/* The same statistics and results as of two operators, which gradients need. */
+static void training_takes_one_operator_or_two(void)
+{
+    ls_module *one = pair_new(LS_ACT_RELU), *two = pair_new(LS_ACT_RELU);
+    stir(one);
+    ls_load_state_dict(two, ls_state_dict(one));
+    ls_freeze(one);
+    ls_tensor *x = ls_randn(run, LS_F32, 4, 5, 9, 7);
+    ls_tensor *got = forward(one, x);
+    CHECK(calls[LS_OP_conv2d_norm] == 1);
+    ls_tensor *want = forward(two, x);
     CHECK(calls[LS_OP_conv2d_norm] == 0 && calls[LS_OP_batch_norm] == 1);
+    CHECK(difference(got, want) < 1e-5);
+    static const char *const names[] = {"1.running_mean", "1.running_var"};
+    for (int i = 0; i < 2; i++)
+        CHECK(difference(ls_module_tensor(one, names[i]), ls_module_tensor(two, names[i])) < 1e-5);
+}
+
+static void one_value_cannot_be_trained_on(void)
+{
+    ls_module *net = pair_new(LS_ACT_NONE);
+    CHECK(!ls_is_valid(forward_without_gradient(net, ls_zeros(run, LS_F32, 1, 5, 1, 1))));
+    CHECK(strstr(ls_error_message(run), "one value per channel has no variance"));
+    ls_clear_error(run);
+    CHECK(ls_item(ls_module_tensor(net, "1.num_batches_tracked")) == 0);
 }
 
 static void gradients_are_not_lost(void)
@@ -168,7 +196,9 @@ int main(int argc, char **argv)
     run = ls_init(NULL, NULL, .seed = 3);
     CHECK_RUN(evaluation_takes_one_pass);
     CHECK_RUN(half_types_are_rounded_once);
-    CHECK_RUN(training_is_not_folded);
+    CHECK_RUN(training_uses_the_batch);
+    CHECK_RUN(training_takes_one_operator_or_two);
+    CHECK_RUN(one_value_cannot_be_trained_on);
     CHECK_RUN(gradients_are_not_lost);
     CHECK_RUN(norms_without_running_statistics_take_two_passes);
     CHECK_RUN(hooks_see_what_is_in_between);

@@ -317,12 +317,33 @@ ls_status ls_cpu_conv2d(const ls_call *call, ls_message *why)
     return convolve(call, &(ls_conv_finish){.bias = call->n_in > 2 ? call->in[2] : NULL}, why);
 }
 
-/* in: x [N,C,H,W], w [O,C/g,KH,KW], b [O]?, weight [O]?, bias [O]?, running_mean [O], running_var [O], residual (as y)?
- * out: y [N,O,OH,OW]
- * y = conv2d(x, w, b), normalised by the running statistics as batch_norm does, + residual, then attrs.conv.activation,
- * LS_ACT_RELU or LS_ACT_NONE; rounded once. attrs.conv: as in conv2d, without accumulate, and epsilon. */
+/* By statistics that are known only after the convolution. */
+static ls_status convolve_then_norm(const ls_call *call, ls_message *why)
+{
+    ls_status status = convolve(call, &(ls_conv_finish){.bias = call->in[2]}, why);
+    if (status != LS_OK) return status;
+    const ls_operand *y = call->out[0];
+    ls_call norm = {.op = LS_OP_batch_norm,
+                    .n_in = 6,
+                    .n_out = 6,
+                    .in = {y, call->in[3], call->in[4], NULL, NULL, call->in[7]},
+                    .out = {y, NULL, NULL, NULL, call->out[1], call->out[2]}};
+    norm.attrs.norm.epsilon = call->attrs.conv.epsilon;
+    norm.attrs.norm.momentum = call->attrs.conv.momentum;
+    norm.attrs.norm.training = true;
+    norm.attrs.norm.activation = call->attrs.conv.activation;
+    return ls_cpu_batch_norm(&norm, why);
+}
+
+/* in: x [N,C,H,W], w [O,C/g,KH,KW], b [O]?, weight [O]?, bias [O]?, mean [O]?, var [O]?, residual (as y)?
+ * out: y [N,O,OH,OW], running_mean [O]?, running_var [O]?
+ * y = conv2d(x, w, b), normalised as batch_norm does, + residual, then attrs.conv.activation, LS_ACT_RELU or
+ * LS_ACT_NONE. attrs.conv: as in conv2d, without accumulate; and as in batch_norm. With attrs.conv.training the
+ * statistics are those of the batch, mean and var are absent, and the running statistics move. Otherwise mean and var
+ * are given, y is rounded once, and it is the only output. */
 ls_status ls_cpu_conv2d_norm(const ls_call *call, ls_message *why)
 {
+    if (call->attrs.conv.training) return convolve_then_norm(call, why);
     ls_conv_finish finish = {.bias = call->in[2],
                              .weight = call->in[3],
                              .shift = call->in[4],
