@@ -47,8 +47,8 @@ typedef struct ls_field {
     /* Of one sample, ended by 0; empty: a single number. LS_ANY: see ls_sample_resize(). */
     int64_t shape[LS_MAX_DIMS] LS_DEFAULT({});
     double pad LS_DEFAULT(0); /* fills up the shorter samples of a batch */
-    /* A picture, channels last in memory: .transform and .dtype of the loader decide size and type. With a shape
-     * [C,H,W]: pixels as they are, see ls_sample_pixels(). */
+    /* A picture, channels last in memory: .transform and .dtype of the loader decide size and type. A shape [C,H,W] is
+     * that of its plain pixels, before the transform: see ls_sample_pixels(). */
     bool image LS_DEFAULT(false);
 } ls_field;
 
@@ -59,15 +59,17 @@ typedef struct ls_sample ls_sample;
  * .workers = 0) and in any order; it must not call functions that take the run. */
 typedef bool ls_get_fn(int64_t index, ls_sample *sample, void *user);
 
-/* Memory of a field for this sample, row-major, inside the batch itself. It is not initialised. */
+/* Memory of a field for this sample, row-major, inside the batch itself. It is not initialised, except in ls_map_fn. */
 LS_API void *ls_sample_field(ls_sample *sample, int field);
+LS_API ls_shape ls_sample_shape(const ls_sample *sample, int field); /* its sizes; ls_map_fn: also where they vary */
 /* The same for a field with a size of LS_ANY: this sample's sizes are `shape`. Batches take the largest sizes among
  * their samples; the rest is filled with the field's `pad`. NULL when out of memory. */
 LS_API void *ls_sample_resize(ls_sample *sample, int field, ls_shape shape);
 /* Decode a JPEG or PNG file held in memory into an image field, through the loader's transform.
  * False if it is not one. */
 LS_API bool ls_sample_image(ls_sample *sample, int field, const void *bytes, size_t size);
-/* Pixels 0..255, height x width x channels, into an image field that has a shape: as they are, or as f32 in 0..1. */
+/* Pixels 0..255, height x width x channels, into an image field that has a shape, through the loader's transform (for 1
+ * or 3 channels). */
 LS_API bool ls_sample_pixels(ls_sample *sample, int field, const uint8_t *pixels);
 /* Scratch memory of at least that size, valid until the sample is done or the next call; NULL when out of memory. */
 LS_API void *ls_sample_scratch(ls_sample *sample, size_t bytes);
@@ -164,6 +166,28 @@ LS_API void ls_random_split(ls_dataset *set, double fraction, ls_dataset **first
 /* Datasets with the same fields, one after the other: ls_concat_dataset_new(a, b). Classes are those of the first. */
 #define ls_concat_dataset_new(...) ls_concat_dataset_new_n(LS_ITEMS(ls_dataset *, __VA_ARGS__))
 LS_API ls_dataset *ls_concat_dataset_new_n(ls_dataset *const *sets, int64_t count);
+
+/* Samples with the fields of all datasets, side by side; they have one length, and fields different names:
+ * ls_zip_dataset_new(photos, captions). Classes are those of the first. */
+#define ls_zip_dataset_new(...) ls_zip_dataset_new_n(LS_ITEMS(ls_dataset *, __VA_ARGS__))
+LS_API ls_dataset *ls_zip_dataset_new_n(ls_dataset *const *sets, int64_t count);
+/* The samples of a dataset, changed by a function: it finds their numbers in ls_sample_field() and changes them there.
+ * Called like ls_get_fn. */
+typedef bool ls_map_fn(ls_sample *sample, void *user);
+LS_API ls_dataset *ls_map_dataset_new(ls_dataset *set, ls_map_fn *change, void *user);
+
+/* One sample, as a batch of one: a tensor for each field, [1,...], in `fields`, which has room for LS_MAX_FIELDS.
+ * Returns how many there are; 0 (and an error) on failure. Photos need a .transform that gives their size. */
+typedef struct ls_dataset_sample_opts {
+    ls_transform transform LS_DEFAULT({});
+    ls_dtype dtype LS_DEFAULT(LS_DTYPE_NONE); /* of images, as in ls_loader_new() */
+    ls_options_end _ LS_DEFAULT({});
+} ls_dataset_sample_opts;
+#define ls_dataset_sample_opts_defaults .dtype = LS_DTYPE_NONE
+#define ls_dataset_sample(set, index, ...)                                                                             \
+    LS_CALL_3(ls_dataset_sample, ls_dataset_sample_opts, set, index, __VA_ARGS__, )
+LS_API int ls_dataset_sample_sized(ls_dataset *set, int64_t index, ls_tensor **fields,
+                                   const ls_dataset_sample_opts *opts, size_t opts_size);
 
 /* ---- Properties of a dataset ---- */
 

@@ -98,6 +98,17 @@ typedef struct ls_center_crop_opts {
 #define ls_center_crop(...) LS_CALL_1(ls_center_crop, ls_center_crop_opts, __VA_ARGS__, )
 LS_API ls_transform ls_center_crop_sized(int size, const ls_center_crop_opts *opts, size_t opts_size);
 
+/* A random part, size x size (or size high and .width wide), of the picture with .padding black pixels on every side:
+ * torchvision's RandomCrop. A picture that is too small even then is padded with more black. */
+typedef struct ls_random_crop_opts {
+    int padding LS_DEFAULT(0);
+    int width LS_DEFAULT(LS_AUTO); /* LS_AUTO: size */
+    ls_options_end _ LS_DEFAULT({});
+} ls_random_crop_opts;
+#define ls_random_crop_opts_defaults .width = LS_AUTO
+#define ls_random_crop(...) LS_CALL_1(ls_random_crop, ls_random_crop_opts, __VA_ARGS__, )
+LS_API ls_transform ls_random_crop_sized(int size, const ls_random_crop_opts *opts, size_t opts_size);
+
 /* Mirror left and right, or top and bottom, with a probability. */
 typedef struct ls_random_flip_opts {
     double probability LS_DEFAULT(0.5);
@@ -188,6 +199,18 @@ LS_API ls_tensor *ls_image_read_sized(ls_run *run, const char *path, const ls_im
 
 /* Size of the picture in a file, as stored; reads the header only. False (and an error) if it is not a picture. */
 LS_API bool ls_image_size(ls_run *run, const char *path, int64_t *height, int64_t *width);
+
+/* Write pictures: [C,H,W], or [N,C,H,W] in a grid, C 1 or 3; u8, or floating in 0..1 (what is outside is cut off). The
+ * name of the file ends in .png, .jpg or .jpeg. torchvision's save_image. False (and an error) on failure. */
+typedef struct ls_image_write_opts {
+    int columns LS_DEFAULT(8);  /* of the grid */
+    int padding LS_DEFAULT(2);  /* black pixels around each picture of a grid */
+    int quality LS_DEFAULT(95); /* of a JPEG file, 1 to 100 */
+    ls_options_end _ LS_DEFAULT({});
+} ls_image_write_opts;
+#define ls_image_write_opts_defaults .columns = 8, .padding = 2, .quality = 95
+#define ls_image_write(x, ...) LS_CALL_2(ls_image_write, ls_image_write_opts, x, __VA_ARGS__, )
+LS_API bool ls_image_write_sized(ls_tensor *x, const char *path, const ls_image_write_opts *opts, size_t opts_size);
 
 /* Write rows of RGB bytes [height, width, 3] as a JPEG file; quality 1 to 100. False (and an error) on failure. */
 LS_API bool ls_jpeg_write(ls_run *run, const char *path, const uint8_t *rgb, int64_t height, int64_t width,

@@ -1,9 +1,9 @@
-/* composed.c - datasets made of others: a subset, a random split, a concatenation. */
+/* composed.c - datasets made of others: a subset, a random split, a concatenation, side by side, changed. */
 #include <string.h>
 
 #include "base/hash.h"
 #include "base/memory.h"
-#include "data/datasets/dataset.h"
+#include "data/datasets/sample.h"
 #include "data/random.h"
 
 /* The sources of such a dataset: `count` bases; sample i is sample map[i] of the only base or, without a map, of the
@@ -12,6 +12,8 @@ typedef struct part {
     int64_t *map;
     int64_t count;
     int64_t *ends; /* of the bases' ranges */
+    ls_map_fn *change;
+    void *user; /* of change */
     ls_dataset *bases[];
 } part;
 
@@ -60,15 +62,16 @@ static void release(void *user)
     ls_sys_free(p);
 }
 
-/* A dataset over these bases, with the fields of the first; the caller fills map or ends. */
-static ls_dataset *part_new(const char *kind, ls_dataset *const *bases, int64_t count, part **of)
+/* A dataset over these bases with these fields; the caller fills map or ends. */
+static ls_dataset *part_new(const char *kind, ls_dataset *const *bases, int64_t count, const ls_field *fields,
+                            part **of)
 {
     ls_run *run = bases[0]->object.run;
     for (int64_t i = 0; i < count; i++)
         if (ls_dataset_is_stream(bases[i]))
             return ls_fail(&run->errors, LS_ERR_VALUE, "%s: a stream has no numbered samples to choose from", kind),
                    NULL;
-    ls_dataset *set = ls_dataset_begin(run, kind, bases[0]->fields);
+    ls_dataset *set = ls_dataset_begin(run, kind, fields);
     part *p = set ? ls_sys_alloc(sizeof *p + (size_t)count * sizeof *p->bases) : NULL;
     if (set && !p) ls_fail(&run->errors, LS_ERR_MEMORY, "%s: out of memory", kind);
     if (!p) return ls_object_free(set), NULL;
@@ -107,7 +110,7 @@ ls_dataset *ls_subset_new(ls_dataset *base, const int64_t *indices, int64_t coun
         return NULL;
     }
     part *p;
-    ls_dataset *set = part_new("subset", &base, 1, &p);
+    ls_dataset *set = part_new("subset", &base, 1, base->fields, &p);
     if (!set) return NULL;
     p->map = ls_sys_alloc((size_t)(count ? count : 1) * sizeof *p->map);
     if (!p->map)
@@ -177,7 +180,7 @@ ls_dataset *ls_concat_dataset_new_n(ls_dataset *const *sets, int64_t count)
                NULL;
     }
     part *p;
-    ls_dataset *set = part_new("concatenation", sets, count, &p);
+    ls_dataset *set = part_new("concatenation", sets, count, sets[0]->fields, &p);
     if (!set) return NULL;
     p->ends = ls_sys_alloc((size_t)count * sizeof *p->ends);
     if (!p->ends)
@@ -190,5 +193,130 @@ ls_dataset *ls_concat_dataset_new_n(ls_dataset *const *sets, int64_t count)
         ls_hash_add(&hash, &sets[i]->choice, sizeof sets[i]->choice);
     }
     set->choice = ls_hash_end(&hash);
+    return set;
+}
+
+/* ---- side by side ---- */
+
+/* Let a base write its fields, which begin with field `first` of the sample. */
+static bool get_fields(const ls_dataset *base, int64_t index, ls_sample *sample, int first)
+{
+    ls_reading reading = *sample->reading;
+    ls_sample own = *sample;
+    own.reading = &reading;
+    reading.fields += first;
+    reading.declared += first;
+    reading.field_count = base->field_count;
+    for (int i = 0; i < base->field_count; i++) {
+        reading.bytes[i] = sample->reading->bytes[first + i];
+        reading.as_bytes[i] = sample->reading->as_bytes[first + i];
+        own.fixed[i] = sample->fixed[first + i];
+        own.cells[i] = sample->cells[first + i];
+    }
+    bool ok = base->get(index, &own, base->user);
+    sample->draws = own.draws;
+    sample->status = own.status;
+    sample->why = own.why;
+    sample->scratch = own.scratch;
+    sample->scratch_bytes = own.scratch_bytes;
+    return ok;
+}
+
+static bool get_zipped(int64_t index, ls_sample *sample, void *user)
+{
+    const part *p = user;
+    bool ok = true;
+    for (int64_t i = 0, first = 0; ok && i < p->count; first += p->bases[i++]->field_count)
+        ok = get_fields(p->bases[i], index, sample, (int)first);
+    return ok;
+}
+
+/* The fields of all datasets; false, with an error, if they do not go together. */
+static bool join_fields(ls_dataset *const *sets, int64_t count, ls_field fields[LS_MAX_FIELDS])
+{
+    ls_errors *errors = &sets[0]->object.run->errors;
+    int total = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (sets[i]->count != sets[0]->count)
+            return ls_fail(errors, LS_ERR_SHAPE,
+                           "ls_zip_dataset_new: dataset %lld has %lld samples, the first has %lld", (long long)i,
+                           (long long)sets[i]->count, (long long)sets[0]->count),
+                   false;
+        for (int f = 0; f < sets[i]->field_count; f++) {
+            const ls_field *field = &sets[i]->fields[f];
+            for (int k = 0; k < total; k++)
+                if (strcmp(fields[k].name, field->name) == 0)
+                    return ls_fail(errors, LS_ERR_VALUE,
+                                   "ls_zip_dataset_new: two fields are named \"%s\"; ls_set_name() "
+                                   "names the tensors of a dataset",
+                                   field->name),
+                           false;
+            if (total == LS_MAX_FIELDS)
+                return ls_fail(errors, LS_ERR_VALUE, "ls_zip_dataset_new: more than %d fields", LS_MAX_FIELDS), false;
+            fields[total++] = *field;
+        }
+    }
+    return true;
+}
+
+/* A hash of what its samples are chosen from. */
+static uint64_t choice_of(const char *kind, ls_dataset *const *sets, int64_t count)
+{
+    ls_hash hash;
+    ls_hash_begin(&hash);
+    ls_hash_add(&hash, kind, strlen(kind));
+    for (int64_t i = 0; i < count; i++) ls_hash_add(&hash, &sets[i]->choice, sizeof sets[i]->choice);
+    return ls_hash_end(&hash);
+}
+
+ls_dataset *ls_zip_dataset_new_n(ls_dataset *const *sets, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (!sets[i]) return NULL;
+    if (count < 1 || ls_failed(sets[0]->object.run)) return NULL;
+    ls_field fields[LS_MAX_FIELDS] = {{0}};
+    part *p;
+    if (!join_fields(sets, count, fields)) return NULL;
+    ls_dataset *set = part_new("zip", sets, count, fields, &p);
+    if (!set) return NULL;
+    /* Paths, classes and lengths are those of the first. */
+    p->ends = ls_sys_alloc((size_t)count * sizeof *p->ends);
+    if (!p->ends)
+        return ls_fail(&set->object.run->errors, LS_ERR_MEMORY, "ls_zip_dataset_new: out of memory"),
+               ls_object_free(set), NULL;
+    for (int64_t i = 0; i < count; i++) p->ends[i] = sets[0]->count;
+    set->get = get_zipped;
+    set->count = sets[0]->count;
+    set->choice = choice_of("zip", sets, count);
+    return set;
+}
+
+/* ---- changed ---- */
+
+static bool get_changed(int64_t index, ls_sample *sample, void *user)
+{
+    const part *p = user;
+    const ls_dataset *base = p->bases[0];
+    return base->get(index, sample, base->user) && p->change(sample, p->user);
+}
+
+ls_dataset *ls_map_dataset_new(ls_dataset *base, ls_map_fn *change, void *user)
+{
+    if (!base || ls_failed(base->object.run)) return NULL;
+    ls_run *run = base->object.run;
+    if (!change) return ls_fail(&run->errors, LS_ERR_VALUE, "ls_map_dataset_new: the function is NULL"), NULL;
+    part *p;
+    ls_dataset *set = part_new("map", &base, 1, base->fields, &p);
+    if (!set) return NULL;
+    p->ends = ls_sys_alloc(sizeof *p->ends);
+    if (!p->ends)
+        return ls_fail(&run->errors, LS_ERR_MEMORY, "ls_map_dataset_new: out of memory"), ls_object_free(set), NULL;
+    p->ends[0] = base->count;
+    p->change = change;
+    p->user = user;
+    set->get = get_changed;
+    set->count = base->count;
+    set->in_memory = false; /* the function may take its time */
+    set->choice = choice_of("map", &base, 1);
     return set;
 }

@@ -98,10 +98,18 @@ void *ls_sample_field(ls_sample *sample, int field)
 {
     const ls_field *f = field_of(sample, field, "ls_sample_field");
     if (!f) return NULL;
+    if (!sample->fixed[field] && sample->cells[field]->shape.ndim >= 0) return sample->cells[field]->data;
     if (!sample->fixed[field])
         ls_sample_fail(sample, LS_ERR_STATE, "ls_sample_field: the size of \"%s\" varies; use ls_sample_resize()",
                        f->name);
     return sample->fixed[field] ? numbers_of(sample, field) : NULL;
+}
+
+ls_shape ls_sample_shape(const ls_sample *sample, int field)
+{
+    if (field < 0 || field >= sample->reading->field_count) return LS_SCALAR;
+    bool varies = !sample->fixed[field] && sample->cells[field]->shape.ndim >= 0;
+    return varies ? sample->cells[field]->shape : ls_field_shape(&sample->reading->fields[field]);
 }
 
 void *ls_sample_resize(ls_sample *sample, int field, ls_shape shape)
@@ -160,10 +168,23 @@ bool ls_sample_image(ls_sample *sample, int field, const void *bytes, size_t siz
     return status ? ls_sample_fail(sample, status, "%s", why.text) : true;
 }
 
+static bool transform_pixels(ls_sample *sample, int field, const uint8_t *pixels)
+{
+    const ls_field *f = &sample->reading->fields[field], *given = &sample->reading->declared[field];
+    ls_image_out out = {.memory = sample->fixed[field], .height = f->shape[1], .width = f->shape[2]};
+    const uint64_t random[2] = {sample->reading->transform_key, (uint64_t)sample->place};
+    ls_message why = {{0}};
+    ls_status status = ls_image_transform_pixels(pixels, given->shape[1], given->shape[2], given->shape[0],
+                                                 sample->reading->transform, random, out, &why);
+    return status ? ls_sample_fail(sample, status, "%s", why.text) : true;
+}
+
 bool ls_sample_pixels(ls_sample *sample, int field, const uint8_t *pixels)
 {
     const ls_field *f = picture_of(sample, field, "ls_sample_pixels");
-    if (!f) return false;
+    if (!f || sample->not_needed) return f != NULL;
+    const ls_transform *t = sample->reading->transform;
+    if (t && (t->count || t->normalized)) return transform_pixels(sample, field, pixels);
     int64_t count = ls_shape_numel(ls_field_shape(f));
     if (f->dtype == LS_U8) {
         memcpy(sample->fixed[field], pixels, (size_t)count);

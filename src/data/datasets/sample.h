@@ -14,7 +14,8 @@ typedef struct ls_cell {
 
 /* Shared by all samples of a loader. */
 typedef struct ls_reading {
-    const ls_field *fields; /* as in batches */
+    const ls_field *fields;   /* as in batches */
+    const ls_field *declared; /* as the dataset gave them: images have another size before their transform */
     int field_count;
     size_t bytes[LS_MAX_FIELDS]; /* of a sample in transit; 0: sizes vary */
     /* f32 images for another device: the decoder's bytes are copied, and the device converts them to numbers. If the

@@ -1,4 +1,4 @@
-/* decode.c - from the bytes of a file to a finished image: alternating views and pixel steps. */
+/* decode.c - from the bytes of a file, or plain pixels, to a finished image: alternating views and pixel steps. */
 #include <string.h>
 
 #include "base/budget.h"
@@ -201,20 +201,14 @@ static ls_status run_view(job *j, ls_view *view, bool of_file, const ls_sink *si
     return LS_OK;
 }
 
-ls_status ls_image_decode_transform(const void *bytes, size_t size, const ls_transform *t, const uint64_t random[2],
-                                    ls_image_out out, ls_message *why)
+/* Apply all steps to an image of this size: of the file, or the latest picture. */
+static ls_status run_steps(job *j, bool of_file, int64_t width, int64_t height, ls_image_out out)
 {
-    job j = {.bytes = bytes, .size = size, .t = t, .why = why};
-    if (random) j.draws = (ls_draws){random[0], random[1]};
-    ls_status status = open_job(&j);
-    if (status != LS_OK) return status;
-
-    bool turned = ls_orientation_turns(j.head.orientation);
-    int64_t width = turned ? j.head.height : j.head.width, height = turned ? j.head.width : j.head.height;
+    const ls_transform *t = j->t;
     int steps = t ? t->count : 0, step = 0;
-    for (bool of_file = true;; of_file = false) {
+    for (;; of_file = false) {
         ls_view view;
-        step = ls_view_collect(&view, width, height, t, step, &j.draws);
+        step = ls_view_collect(&view, width, height, t, step, &j->draws);
         width = view.window.width;
         height = view.window.height;
         if (step == steps) {
@@ -224,15 +218,55 @@ ls_status ls_image_decode_transform(const void *bytes, size_t size, const ls_tra
                 fill_levels(t, levels);
                 sink.levels = (const float(*)[256])levels;
             }
-            status = open_sink(&j, width, height, &out, &sink);
-            return status == LS_OK ? run_view(&j, &view, of_file, &sink) : status;
+            ls_status status = open_sink(j, width, height, &out, &sink);
+            return status == LS_OK ? run_view(j, &view, of_file, &sink) : status;
         }
         /* The following steps work on pixels in memory. */
-        status = run_view(&j, &view, of_file, NULL);
+        ls_status status = run_view(j, &view, of_file, NULL);
         for (bool done = true; status == LS_OK && step < steps; step++) {
-            status = pixel_step(&j, step, &done);
+            status = pixel_step(j, step, &done);
             if (!done) break;
         }
         if (status != LS_OK) return status;
     }
+}
+
+ls_status ls_image_decode_transform(const void *bytes, size_t size, const ls_transform *t, const uint64_t random[2],
+                                    ls_image_out out, ls_message *why)
+{
+    job j = {.bytes = bytes, .size = size, .t = t, .why = why};
+    if (random) j.draws = (ls_draws){random[0], random[1]};
+    ls_status status = open_job(&j);
+    if (status != LS_OK) return status;
+    bool turned = ls_orientation_turns(j.head.orientation);
+    return run_steps(&j, true, turned ? j.head.height : j.head.width, turned ? j.head.width : j.head.height, out);
+}
+
+/* ---- Plain pixels ---- */
+
+/* Gray pixels are transformed as colours that are all alike; one of them is kept. */
+static ls_status keep_one_channel(job *j, int64_t width, int64_t height, ls_image_out out)
+{
+    bool as_bytes = out.bytes || ls_transform_dtype(j->t) == LS_U8;
+    size_t count = (size_t)(out.width * out.height), size = as_bytes ? 1 : sizeof(float);
+    char *colours = ls_image_scratch(LS_SLOT_DECODER, count * 3 * size), *to = out.memory;
+    if (!colours) return ls_image_out_of_memory(j->why, out.width, out.height);
+    ls_image_out three = out;
+    three.memory = colours;
+    ls_status status = run_steps(j, false, width, height, three);
+    for (size_t i = 0; status == LS_OK && i < count; i++) memcpy(to + i * size, colours + 3 * i * size, size);
+    return status;
+}
+
+ls_status ls_image_transform_pixels(const uint8_t *pixels, int64_t height, int64_t width, int64_t channels,
+                                    const ls_transform *t, const uint64_t random[2], ls_image_out out, ls_message *why)
+{
+    job j = {.t = t, .why = why};
+    if (random) j.draws = (ls_draws){random[0], random[1]};
+    /* A copy: steps change it, and kernels read a little beyond its end. */
+    if (!new_picture(&j, width, height, &j.picture)) return ls_image_out_of_memory(why, width, height);
+    int64_t count = width * height;
+    if (channels == 3) memcpy(j.picture.pixels, pixels, (size_t)count * 3);
+    for (int64_t i = 0; channels == 1 && i < count; i++) memset(j.picture.pixels + 3 * i, pixels[i], 3);
+    return channels == 3 ? run_steps(&j, false, width, height, out) : keep_one_channel(&j, width, height, out);
 }

@@ -1,4 +1,4 @@
-/* png.c - PNG files through libpng: every kind is converted to 8-bit RGB, alpha is dropped.
+/* png.c - PNG files through libpng, read and written. Every kind is read as 8-bit RGB, alpha is dropped.
  *
  * Like Pillow's convert("RGB"), except that 16-bit gray keeps its upper byte; Pillow makes all but the darkest
  * white. */
@@ -7,6 +7,7 @@
 #ifdef LOCKSTEP_WITH_PNG
 
 #include <setjmp.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <png.h>
@@ -98,6 +99,15 @@ ls_status ls_png_decode(const uint8_t *bytes, size_t size, ls_box box, ls_pictur
     return LS_OK;
 }
 
+ls_status ls_png_encode(const char *path, const uint8_t *rgb, int64_t width, int64_t height, ls_message *why)
+{
+    png_image image = {
+        .version = PNG_IMAGE_VERSION, .width = (uint32_t)width, .height = (uint32_t)height, .format = PNG_FORMAT_RGB};
+    if (png_image_write_to_file(&image, path, 0, rgb, 0, NULL)) return LS_OK;
+    remove(path); /* what was written of it */
+    return ls_explain(why, LS_ERR_IO, "%s: %s", path, image.message);
+}
+
 #else
 
 ls_status ls_png_decode(const uint8_t *bytes, size_t size, ls_box box, ls_picture *to, ls_message *why)
@@ -106,6 +116,12 @@ ls_status ls_png_decode(const uint8_t *bytes, size_t size, ls_box box, ls_pictur
     return ls_explain(
         why, LS_ERR_UNSUPPORTED,
         "is a PNG image, which this build does not support: it was built without libpng (Debian: libpng-dev)");
+}
+
+ls_status ls_png_encode(const char *path, const uint8_t *rgb, int64_t width, int64_t height, ls_message *why)
+{
+    (void)rgb, (void)width, (void)height;
+    return ls_explain(why, LS_ERR_UNSUPPORTED, "%s: this build has no libpng; write a .jpg file", path);
 }
 
 #endif

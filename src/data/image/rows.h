@@ -59,5 +59,6 @@ ls_status ls_png_decode(const uint8_t *bytes, size_t size, ls_box box, ls_pictur
 /* Write the rows of a dense picture as a file. Unlike those of the decoders, the message names the file. */
 ls_status ls_jpeg_encode(const char *path, const uint8_t *rgb, int64_t width, int64_t height, int quality,
                          ls_message *why);
+ls_status ls_png_encode(const char *path, const uint8_t *rgb, int64_t width, int64_t height, ls_message *why);
 
 #endif

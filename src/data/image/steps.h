@@ -10,6 +10,7 @@ typedef enum ls_step_kind {
     LS_STEP_RESIZE,
     LS_STEP_RESIZE_SHORTER, /* height: of the shorter side */
     LS_STEP_CENTER_CROP,
+    LS_STEP_RANDOM_CROP,     /* value: padding */
     LS_STEP_FLIP_HORIZONTAL, /* value: probability */
     LS_STEP_FLIP_VERTICAL,   /* value: probability */
     LS_STEP_ROTATION,        /* value: minimum and maximum angle, fill of the three channels */

@@ -93,6 +93,15 @@ ls_transform ls_center_crop_sized(int size, const ls_center_crop_opts *opts, siz
     return sized_step("center_crop", (ls_transform_step){.kind = LS_STEP_CENTER_CROP, .height = size}, o.width);
 }
 
+ls_transform ls_random_crop_sized(int size, const ls_random_crop_opts *opts, size_t opts_size)
+{
+    ls_random_crop_opts o = LS_OPTS_READ(ls_random_crop_opts, opts, opts_size);
+    if (o.padding < 0 || o.padding > LS_IMAGE_MAX_SIDE)
+        return impossible("random_crop: padding %d must be 0 to %d", o.padding, LS_IMAGE_MAX_SIDE);
+    return sized_step("random_crop",
+                      (ls_transform_step){.kind = LS_STEP_RANDOM_CROP, .height = size, .value = {o.padding}}, o.width);
+}
+
 ls_transform ls_random_flip_sized(const ls_random_flip_opts *opts, size_t opts_size)
 {
     ls_random_flip_opts o = LS_OPTS_READ(ls_random_flip_opts, opts, opts_size);
@@ -215,7 +224,7 @@ bool ls_transform_size(const ls_transform *t, int64_t *height, int64_t *width)
         const ls_transform_step *step = &t->step[i];
         if (step->kind == LS_STEP_RESIZE_SHORTER) return false;
         if (step->kind != LS_STEP_RESIZE && step->kind != LS_STEP_RANDOM_RESIZED_CROP &&
-            step->kind != LS_STEP_CENTER_CROP)
+            step->kind != LS_STEP_CENTER_CROP && step->kind != LS_STEP_RANDOM_CROP)
             continue;
         *height = step->height;
         *width = step->width;

@@ -75,10 +75,18 @@ static int64_t middle(int64_t whole, int64_t size)
     return size > whole ? -((size - whole) / 2) : (int64_t)rint((double)(whole - size) / 2);
 }
 
+/* The start of a random part of `size` in a picture with `padding` on both sides; the middle if it is larger. */
+static int64_t random_start(int64_t whole, int64_t size, int64_t padding, uint32_t bits)
+{
+    int64_t room = whole + 2 * padding - size;
+    return room < 0 ? middle(whole, size) : (int64_t)((uint64_t)bits * (uint64_t)(room + 1) >> 32) - padding;
+}
+
 static bool collect(ls_view *v, const ls_transform_step *s, const ls_draws *draws, int step)
 {
     int64_t width, height;
-    double chance = (double)ls_uniform_from_bits(ls_draw(draws, step, 0).lane[0]);
+    ls_philox4 bits = ls_draw(draws, step, 0);
+    double chance = (double)ls_uniform_from_bits(bits.lane[0]);
     switch ((ls_step_kind)s->kind) {
     case LS_STEP_RANDOM_RESIZED_CROP:
         if (!narrow_to_window(v)) return false;
@@ -100,9 +108,25 @@ static bool collect(ls_view *v, const ls_transform_step *s, const ls_draws *draw
         if (v->flip_x || v->flip_y || (!window_is_whole(v) && !narrow_to_window(v))) return false;
         v->window = (ls_box){middle(v->width, s->width), middle(v->height, s->height), s->width, s->height};
         return true;
+    case LS_STEP_RANDOM_CROP:
+        if (v->flip_x || v->flip_y || (!window_is_whole(v) && !narrow_to_window(v))) return false;
+        v->window =
+            (ls_box){random_start(v->width, s->width, (int64_t)s->value[0], bits.lane[1]),
+                     random_start(v->height, s->height, (int64_t)s->value[0], bits.lane[0]), s->width, s->height};
+        return true;
     case LS_STEP_FLIP_HORIZONTAL: v->flip_x ^= chance < s->value[0]; return true;
     case LS_STEP_FLIP_VERTICAL: v->flip_y ^= chance < s->value[0]; return true;
     default: return false;
+    }
+}
+
+void ls_transform_size_after(const ls_transform *t, int64_t *height, int64_t *width)
+{
+    for (int step = 0, next; t && step<t->count; step = next> step ? next : step + 1) {
+        ls_view view;
+        next = ls_view_collect(&view, *width, *height, t, step, &(ls_draws){0}); /* sizes do not depend on chance */
+        *width = view.window.width;
+        *height = view.window.height;
     }
 }
 

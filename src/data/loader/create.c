@@ -59,6 +59,21 @@ static bool options_fit(ls_run *run, const ls_dataset *set, const ls_loader_opts
     return true;
 }
 
+/* Plain pixels have a size; a transform may change it. */
+static bool resolve_pixels(ls_loader *loader, ls_field *field)
+{
+    ls_run *run = loader->object.run;
+    const ls_transform *transform = &loader->opts.transform;
+    if (!transform->count && !transform->normalized) return true;
+    if (field->shape[0] == 1 || field->shape[0] == 3) {
+        ls_transform_size_after(transform, &field->shape[1], &field->shape[2]);
+        return true;
+    }
+    ls_fail(&run->errors, LS_ERR_VALUE, "ls_loader_new: .transform is for images of 1 or 3 channels; \"%s\" has %lld",
+            field->name, (long long)field->shape[0]);
+    return false;
+}
+
 /* Size and type of images, from the transform. */
 static bool resolve_picture(ls_loader *loader, ls_field *field)
 {
@@ -71,20 +86,17 @@ static bool resolve_picture(ls_loader *loader, ls_field *field)
                 ls_dtype_name(dtype));
         return false;
     }
-    field->dtype = dtype ? dtype : LS_F32;
-    if (raw && transform->count)
-        return refuse(run, ".transform is for JPEG and PNG files, but this dataset has plain pixels");
-    if (raw) return true;
     ls_message why = {{0}};
     if (dtype) transform->dtype = (int32_t)dtype;
     ls_status status = ls_transform_check(transform, &why);
     if (status) return ls_fail(&run->errors, status, "ls_loader_new: .transform: %s", why.text), false;
+    field->dtype = ls_transform_dtype(transform);
+    if (raw) return resolve_pixels(loader, field);
     int64_t height, width;
     if (!ls_transform_size(transform, &height, &width))
         return refuse(run,
                       "images of different sizes cannot form a batch; use a transform that gives one size, such as "
                       ".transform = ls_resize(224)");
-    field->dtype = ls_transform_dtype(transform);
     field->shape[0] = 3, field->shape[1] = height, field->shape[2] = width;
     return true;
 }
@@ -113,6 +125,7 @@ static bool resolve_fields(ls_loader *loader)
     loader->prefetcher.set = set;
     loader->prefetcher.reading = (ls_reading){
         .fields = loader->fields,
+        .declared = set->fields,
         .field_count = set->field_count,
         .transform = &loader->opts.transform,
         .pad_multiple = loader->opts.pad_multiple,
