@@ -150,15 +150,25 @@ LS_API void ls_optim_set_lr(ls_optim *optim, double lr); /* of all groups */
 
 /* ---- Clipping ---- */
 
+typedef struct ls_clip_grad_norm_opts {
+    double norm_type LS_DEFAULT(2); /* the power p of the norm; INFINITY: the largest element */
+    ls_options_end _ LS_DEFAULT({});
+} ls_clip_grad_norm_opts;
+#define ls_clip_grad_norm_opts_defaults .norm_type = 2
 /* Scale all gradients so that their norm is at most max_norm. Returns the norm before, a tensor of one element: reading
  * it waits for the device. Unscales first if a loss scaler is active.
  * While gradients accumulate it does nothing and returns 0. With INFINITY nothing is scaled, with 0 all gradients
  * become 0; a negative limit is an error. If the norm is not finite, non-finite gradients become NaN, the others 0. */
-LS_API ls_tensor *ls_clip_grad_norm(ls_optim *optim, double max_norm);
+#define ls_clip_grad_norm(optim, ...) LS_CALL_2(ls_clip_grad_norm, ls_clip_grad_norm_opts, optim, __VA_ARGS__, )
+LS_API ls_tensor *ls_clip_grad_norm_sized(ls_optim *optim, double max_norm, const ls_clip_grad_norm_opts *opts,
+                                          size_t opts_size);
 /* Limit every element to [-limit, limit]; a negative limit is an error. */
 LS_API void ls_clip_grad_value(ls_optim *optim, double limit);
 /* The same for the gradients of a list of parameters, without regard to accumulation or scaling. */
-LS_API ls_tensor *ls_state_clip_grad_norm(const ls_state *parameters, double max_norm);
+#define ls_state_clip_grad_norm(parameters, ...)                                                                       \
+    LS_CALL_2(ls_state_clip_grad_norm, ls_clip_grad_norm_opts, parameters, __VA_ARGS__, )
+LS_API ls_tensor *ls_state_clip_grad_norm_sized(const ls_state *parameters, double max_norm,
+                                                const ls_clip_grad_norm_opts *opts, size_t opts_size);
 LS_API void ls_state_clip_grad_value(const ls_state *parameters, double limit);
 
 /* ---- State, for checkpoints ---- */
@@ -183,6 +193,17 @@ typedef struct ls_loss_scaler_state {
 } ls_loss_scaler_state;
 LS_API ls_loss_scaler_state ls_loss_scaler(const ls_run *run);
 LS_API void ls_set_loss_scaler(ls_run *run, ls_loss_scaler_state state);
+/* Other numbers than these, as PyTorch's GradScaler takes them; without effect if there is no loss scaler. */
+typedef struct ls_loss_scaling_opts {
+    double init_scale LS_DEFAULT(65536); /* the scale from now on */
+    double growth_factor LS_DEFAULT(2), backoff_factor LS_DEFAULT(0.5);
+    int64_t growth_interval LS_DEFAULT(2000); /* steps without a skip */
+    ls_options_end _ LS_DEFAULT({});
+} ls_loss_scaling_opts;
+#define ls_loss_scaling_opts_defaults                                                                                  \
+    .init_scale = 65536, .growth_factor = 2, .backoff_factor = 0.5, .growth_interval = 2000
+#define ls_set_loss_scaling(...) LS_CALL_1(ls_set_loss_scaling, ls_loss_scaling_opts, __VA_ARGS__, )
+LS_API void ls_set_loss_scaling_sized(ls_run *run, const ls_loss_scaling_opts *opts, size_t opts_size);
 
 /* ---- Schedules ----
  *
@@ -220,9 +241,21 @@ LS_API ls_schedule *ls_cosine_schedule_new(ls_optim *optim, int64_t period, doub
 /* Times gamma every `period` steps; times gamma every step. */
 LS_API ls_schedule *ls_step_schedule_new(ls_optim *optim, int64_t period, double gamma);
 LS_API ls_schedule *ls_exponential_schedule_new(ls_optim *optim, double gamma);
-/* Linear from 0 to the initial rate in `warmup` <= `total` steps, then to 0 at `total`: linear or half a cosine. */
-LS_API ls_schedule *ls_warmup_linear_schedule_new(ls_optim *optim, int64_t warmup, int64_t total);
-LS_API ls_schedule *ls_warmup_cosine_schedule_new(ls_optim *optim, int64_t warmup, int64_t total);
+/* Linear from 0 to the initial rate in `warmup` <= `total` steps, then down to .min_lr at `total`, where it stays:
+ * linear or half a cosine. */
+typedef struct ls_warmup_schedule_opts {
+    double min_lr LS_DEFAULT(0);
+    ls_options_end _ LS_DEFAULT({});
+} ls_warmup_schedule_opts;
+#define ls_warmup_schedule_opts_defaults .min_lr = 0
+#define ls_warmup_linear_schedule_new(optim, warmup, ...)                                                              \
+    LS_CALL_3(ls_warmup_linear_schedule_new, ls_warmup_schedule_opts, optim, warmup, __VA_ARGS__, )
+LS_API ls_schedule *ls_warmup_linear_schedule_new_sized(ls_optim *optim, int64_t warmup, int64_t total,
+                                                        const ls_warmup_schedule_opts *opts, size_t opts_size);
+#define ls_warmup_cosine_schedule_new(optim, warmup, ...)                                                              \
+    LS_CALL_3(ls_warmup_cosine_schedule_new, ls_warmup_schedule_opts, optim, warmup, __VA_ARGS__, )
+LS_API ls_schedule *ls_warmup_cosine_schedule_new_sized(ls_optim *optim, int64_t warmup, int64_t total,
+                                                        const ls_warmup_schedule_opts *opts, size_t opts_size);
 /* The initial rate times factor(step), which is finite and not negative. */
 typedef double ls_factor_fn(int64_t step, void *user);
 LS_API ls_schedule *ls_lambda_schedule_new(ls_optim *optim, ls_factor_fn *factor, void *user);
@@ -230,12 +263,50 @@ LS_API ls_schedule *ls_lambda_schedule_new(ls_optim *optim, ls_factor_fn *factor
 LS_API ls_schedule *ls_sequential_schedule_new(ls_optim *optim, ls_schedule *const *schedules, int64_t count,
                                                const int64_t *milestones);
 
+/* Times .factor whenever a number, such as the loss of an evaluation, has not improved for more than .patience calls of
+ * ls_schedule_step_with(): PyTorch's ReduceLROnPlateau. Its position counts the reductions. */
+typedef struct ls_plateau_schedule_opts {
+    double factor LS_DEFAULT(0.1);
+    int64_t patience LS_DEFAULT(10), cooldown
+        LS_DEFAULT(0);                 /* calls without progress; calls to wait after a reduction */
+    double threshold LS_DEFAULT(1e-4); /* a smaller improvement, relative to the best, is none */
+    bool absolute LS_DEFAULT(false);   /* the threshold is not relative */
+    bool maximize LS_DEFAULT(false);   /* the number should grow, as an accuracy */
+    double min_lr LS_DEFAULT(0);
+    ls_options_end _ LS_DEFAULT({});
+} ls_plateau_schedule_opts;
+#define ls_plateau_schedule_opts_defaults .factor = 0.1, .patience = 10, .threshold = 1e-4
+#define ls_plateau_schedule_new(...) LS_CALL_1(ls_plateau_schedule_new, ls_plateau_schedule_opts, __VA_ARGS__, )
+LS_API ls_schedule *ls_plateau_schedule_new_sized(ls_optim *optim, const ls_plateau_schedule_opts *opts,
+                                                  size_t opts_size);
+/* All processes must give the same value. True if the rate was reduced. */
+LS_API bool ls_schedule_step_with(ls_schedule *schedule, double value);
+
 LS_API void ls_schedule_step(ls_schedule *schedule);
 LS_API double ls_schedule_lr(const ls_schedule *schedule); /* the rate it set for group 0 */
 /* Its whole state is the number of steps. Setting it sets the rates. */
 LS_API int64_t ls_schedule_position(const ls_schedule *schedule);
 LS_API void ls_schedule_set_position(ls_schedule *schedule, int64_t step);
 LS_API void ls_schedule_free(ls_schedule *schedule);
+
+/* ---- Early stopping ----
+ *
+ *     ls_early_stopping stop = {.patience = 5};
+ *     ls_register_for_checkpointing(run, "stop", .data = &stop, .size = sizeof stop);
+ *     ...
+ *     if (ls_early_stopping_step(&stop, loss)) break;      after each evaluation, with the same loss on all processes
+ *     if (stop.improved) ls_save_model(run, model, "best"); */
+typedef struct ls_early_stopping {
+    int64_t patience; /* how many values in a row may be no improvement */
+    double min_delta; /* an improvement is larger than this */
+    bool maximize;    /* the value should grow, as an accuracy */
+    /* set by ls_early_stopping_step() */
+    bool improved;        /* the last value is the best so far */
+    int64_t seen, waited; /* values so far; values since the best */
+    double best;
+} ls_early_stopping;
+/* True once more than .patience values in a row did not improve on the best. */
+LS_API bool ls_early_stopping_step(ls_early_stopping *stop, double value);
 
 #ifdef __cplusplus
 }

@@ -1,9 +1,10 @@
 /* collect.c - the state of a training run, file by file. */
+#include <math.h>
 #include <stdio.h>
 
 #include "checkpoint/training.h"
 #include "data/loader/loader.h"
-#include "optim/optim.h"
+#include "optim/schedule.h"
 
 char *ls_file_numbered(char name[LS_FILE_NAME], const char *stem, int n, const char *extension)
 {
@@ -67,7 +68,13 @@ static bool collect_schedules(const ls_training *t, ls_snapshot *s)
     ls_json_put_array(&w, NULL);
     for (int i = 0; i < t->schedule_count; i++) {
         ls_json_put_object(&w, NULL);
+        const ls_progress *progress = &t->schedules[i]->progress;
         ls_json_put_integer(&w, "step", ls_schedule_position(t->schedules[i]));
+        if (ls_schedule_follows_value(t->schedules[i]) && isfinite(progress->best)) {
+            ls_json_put_number(&w, "best", progress->best);
+            ls_json_put_integer(&w, "waited", progress->waited);
+            ls_json_put_integer(&w, "cooling", progress->cooling);
+        }
         ls_json_put_end(&w);
     }
     ls_json_put_end(&w);

@@ -12,7 +12,7 @@
 #include "checkpoint/training.h"
 #include "data/loader/loader.h"
 #include "nn/module.h"
-#include "optim/optim.h"
+#include "optim/schedule.h"
 
 typedef struct restoring {
     const ls_training *training;
@@ -200,7 +200,12 @@ static bool restore_optim(const restoring *r, int i, const ls_json *element)
 
 static bool restore_schedule(const restoring *r, int i, const ls_json *element)
 {
-    ls_schedule_set_position(r->training->schedules[i], ls_json_integer(ls_json_get(element, "step"), 0));
+    ls_schedule *schedule = r->training->schedules[i];
+    ls_progress *progress = &schedule->progress;
+    progress->best = ls_json_number(ls_json_get(element, "best"), progress->best);
+    progress->waited = ls_json_integer(ls_json_get(element, "waited"), 0);
+    progress->cooling = ls_json_integer(ls_json_get(element, "cooling"), 0);
+    ls_schedule_set_position(schedule, ls_json_integer(ls_json_get(element, "step"), 0));
     return !ls_failed(r->training->run);
 }
 

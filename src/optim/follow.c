@@ -79,11 +79,13 @@ bool ls_schedule_follow(ls_schedule *schedule, int from)
     struct {
         int64_t step, followed;
         double lr;
-    } now = {schedule->step, schedule->followed, schedule->lr};
+        ls_progress progress;
+    } now = {schedule->step, schedule->followed, schedule->lr, schedule->progress};
     if (!ls_optim_trains_together(schedule->optim)) return true;
     if (!ls_exchange_broadcast(schedule->object.run, &now, sizeof now, from, who)) return false;
     schedule->step = now.step;
     schedule->followed = now.followed;
     schedule->lr = now.lr;
+    schedule->progress = now.progress;
     return true;
 }

@@ -199,6 +199,55 @@ static bool sum_squares(const gradients *g, ls_tensor *norm)
     return ls_raw_copy(norm, s.whole);
 }
 
+/* The norm of another power, put together by sums of powers, or by maxima. */
+typedef struct powers {
+    const gradients *of;
+    double power;
+    ls_tensor *total; /* f32 [1] */
+} powers;
+
+static bool add_powers(void *user, const ls_operand *gradient, bool part)
+{
+    const powers *s = user;
+    ls_run *run = s->of->run;
+    if (part)
+        return ls_fail(&run->errors, LS_ERR_UNSUPPORTED,
+                       "ls_clip_grad_norm: with .shard_optimizer gradients are clipped by .norm_type = 2 only"),
+               false;
+    ls_mark mark = ls_scope_begin(run);
+    ls_tensor *sizes = ls_tensor_new(run, s->of->device, LS_F32, ls_view_shape(gradient));
+    ls_tensor *one = zero_on(run, s->of->device, LS_F32);
+    bool largest = isinf(s->power), ok = ls_is_valid(sizes) && ls_is_valid(one);
+    ls_operand reduced = one->view; /* as many dimensions as the gradient, all of size 1 */
+    reduced.ndim = gradient->ndim;
+    for (int d = 0; d < gradient->ndim; d++) reduced.dim[d] = reduced.stride[d] = 1;
+    ls_call calls[] = {
+        {.op = LS_OP_copy, .n_in = 1, .n_out = 1, .in = {gradient}, .out = {&sizes->view}},
+        {.op = LS_OP_abs, .n_in = 1, .n_out = 1, .in = {&sizes->view}, .out = {&sizes->view}},
+        {.op = LS_OP_pow_scalar,
+         .n_in = 1,
+         .n_out = 1,
+         .in = {&sizes->view},
+         .out = {&sizes->view},
+         .attrs.scalar = {s->power}},
+        {.op = largest ? LS_OP_max : LS_OP_sum,
+         .n_in = 1,
+         .n_out = 1,
+         .in = {&sizes->view},
+         .out = {&reduced},
+         .attrs.reduce = {.mask = (1u << gradient->ndim) - 1}},
+        {.op = largest ? LS_OP_maximum : LS_OP_add,
+         .n_in = 2,
+         .n_out = 1,
+         .in = {&s->total->view, &one->view},
+         .out = {&s->total->view}},
+    };
+    for (size_t i = 0; ok && i < sizeof calls / sizeof *calls; i++)
+        if (!(largest && calls[i].op == LS_OP_pow_scalar)) ok = ls_submit(run, s->of->device, &calls[i]);
+    ls_scope_end(run, mark, NULL);
+    return ok;
+}
+
 static bool scale_one(void *user, const ls_operand *gradient, bool part)
 {
     (void)part;
@@ -252,12 +301,20 @@ static int64_t step_of(const gradients *g)
     return g->optim ? g->optim->steps + g->optim->skipped_steps + 1 : (int64_t)g->run->walk_serial;
 }
 
-static ls_tensor *clip_norm(const gradients *g, double max_norm)
+/* norm = that of all gradients, f32 [1] */
+static bool norm_of(const gradients *g, double power, ls_tensor *norm)
+{
+    if (power == 2) return sum_squares(g, norm) && on_scalar(LS_OP_sqrt, norm, norm, (ls_attrs){.affine = {0}});
+    if (!each_of(g, add_powers, &(powers){g, power, norm})) return false;
+    return isinf(power) || on_scalar(LS_OP_pow_scalar, norm, norm, (ls_attrs){.scalar = {1 / power}});
+}
+
+static ls_tensor *clip_norm(const gradients *g, double max_norm, double power)
 {
     ls_run *run = g->run;
     ls_mark mark = ls_scope_begin(run);
     ls_tensor *norm = zero_on(run, g->device, LS_F32), *factor = zero_on(run, g->device, LS_F32);
-    bool ok = !ls_failed(run) && sum_squares(g, norm) && on_scalar(LS_OP_sqrt, norm, norm, (ls_attrs){.affine = {0}});
+    bool ok = !ls_failed(run) && norm_of(g, power, norm);
     bool limited = ok && !isinf(max_norm) && clip_factor(norm, max_norm, factor);
     /* Reading the factor is free on the host and often saves a pass; elsewhere it would have to wait. */
     if (limited && !(ls_device_is_host(g->device) && ls_item(factor) >= 1)) each_of(g, scale_one, factor);
@@ -274,15 +331,25 @@ static bool limit_sound(ls_run *run, double limit, const char *who)
     return !ls_failed(run);
 }
 
-ls_tensor *ls_clip_grad_norm(ls_optim *optim, double max_norm)
+static bool power_sound(ls_run *run, double power, const char *who)
 {
+    if (!ls_failed(run) && !(power > 0))
+        ls_fail(&run->errors, LS_ERR_VALUE, "%s: .norm_type = %g; it must be above 0", who, power);
+    return !ls_failed(run);
+}
+
+ls_tensor *ls_clip_grad_norm_sized(ls_optim *optim, double max_norm, const ls_clip_grad_norm_opts *opts,
+                                   size_t opts_size)
+{
+    static const char who[] = "ls_clip_grad_norm";
+    double power = LS_OPTS_READ(ls_clip_grad_norm_opts, opts, opts_size).norm_type;
     if (!optim) return &ls_run_of(NULL)->poison;
     ls_run *run = optim->object.run;
-    if (!limit_sound(run, max_norm, "ls_clip_grad_norm")) return &run->poison;
+    if (!limit_sound(run, max_norm, who) || !power_sound(run, power, who)) return &run->poison;
     if (!run->step->accumulation.sync) return zero_on(run, optim->device, LS_F32);
     if (!ls_optim_lay_out(optim) || !ls_optim_unscale(optim)) return &run->poison;
     gradients g = gradients_of_optim(optim);
-    return clip_norm(&g, max_norm);
+    return clip_norm(&g, max_norm, power);
 }
 
 /* A list does not know which part of a gradient is the mean over all processes. */
@@ -296,14 +363,17 @@ static bool can_clip_list(ls_run *run, const char *who)
     return !ls_failed(run);
 }
 
-ls_tensor *ls_state_clip_grad_norm(const ls_state *parameters, double max_norm)
+ls_tensor *ls_state_clip_grad_norm_sized(const ls_state *parameters, double max_norm,
+                                         const ls_clip_grad_norm_opts *opts, size_t opts_size)
 {
+    static const char who[] = "ls_state_clip_grad_norm";
+    double power = LS_OPTS_READ(ls_clip_grad_norm_opts, opts, opts_size).norm_type;
     if (!parameters) return &ls_run_of(NULL)->poison;
     ls_run *run = parameters->object.run;
-    if (!limit_sound(run, max_norm, "ls_state_clip_grad_norm") || !can_clip_list(run, "ls_state_clip_grad_norm"))
+    if (!limit_sound(run, max_norm, who) || !power_sound(run, power, who) || !can_clip_list(run, who))
         return &run->poison;
     gradients g = gradients_of_list(parameters);
-    return clip_norm(&g, max_norm);
+    return clip_norm(&g, max_norm, power);
 }
 
 /* ---- clip by value ---- */

@@ -1,12 +1,11 @@
 /* scaler.c - adjust the loss scale over time. */
 #include "optim/scaler.h"
 
-#include "base/log.h"
+#include <math.h>
 
-#define INITIAL_SCALE 65536.0
-#define GROWTH 2.0
-#define BACKOFF 0.5
-enum { GROWTH_INTERVAL = 2000 };
+#include "base/log.h"
+#include "base/opts.h"
+
 /* Gradients are multiplied by the inverse, and by up to the number of batches of a step, in f32: infinity would turn
  * zeros into NaN. */
 #define LOWEST_SCALE 0x1p-100
@@ -21,7 +20,8 @@ static void clear(void *object)
 ls_scaler *ls_scaler_new(ls_run *run)
 {
     ls_scaler *scaler = ls_object_new(run, LS_OBJECT_SCALER, sizeof *scaler, clear);
-    if (scaler) scaler->now.scale = INITIAL_SCALE;
+    if (scaler) scaler->rule = LS_OPTIONS(ls_loss_scaling_opts, );
+    if (scaler) scaler->now.scale = scaler->rule.init_scale;
     return run->step->scaler = scaler;
 }
 
@@ -45,8 +45,8 @@ static ls_loss_scaler_state next_scale(const ls_scaler *scaler)
 {
     ls_loss_scaler_state next = scaler->now;
     if (!scaler->stepped) return next;
-    if (!scaler->overflow && ++next.good_steps < GROWTH_INTERVAL) return next;
-    double scale = next.scale * (scaler->overflow ? BACKOFF : GROWTH);
+    if (!scaler->overflow && ++next.good_steps < scaler->rule.growth_interval) return next;
+    double scale = next.scale * (scaler->overflow ? scaler->rule.backoff_factor : scaler->rule.growth_factor);
     return (ls_loss_scaler_state){.scale = usable(scale) ? scale : next.scale};
 }
 
@@ -86,4 +86,22 @@ void ls_set_loss_scaler(ls_run *run, ls_loss_scaler_state state)
         ls_fail(&run->errors, LS_ERR_VALUE, "ls_set_loss_scaler: the scale is %g; it must be between 2^-100 and 2^127",
                 state.scale);
     else set(run->step->scaler, state);
+}
+
+void ls_set_loss_scaling_sized(ls_run *run, const ls_loss_scaling_opts *given, size_t opts_size)
+{
+    ls_loss_scaling_opts o = LS_OPTS_READ(ls_loss_scaling_opts, given, opts_size);
+    if (ls_failed(run)) return;
+    bool factors = o.growth_factor >= 1 && isfinite(o.growth_factor) && o.backoff_factor > 0 && o.backoff_factor < 1;
+    if (!usable(o.init_scale) || !factors || o.growth_interval < 1) {
+        ls_fail(
+            &run->errors, LS_ERR_VALUE,
+            "ls_set_loss_scaling: .init_scale = %g must be between 2^-100 and 2^127, .growth_factor = %g at least 1, "
+            ".backoff_factor = %g between 0 and 1, .growth_interval = %lld at least 1",
+            o.init_scale, o.growth_factor, o.backoff_factor, (long long)o.growth_interval);
+        return;
+    }
+    if (!run->step->scaler) return;
+    run->step->scaler->rule = o;
+    set(run->step->scaler, (ls_loss_scaler_state){.scale = o.init_scale});
 }

@@ -13,8 +13,9 @@
 typedef struct ls_scaler {
     ls_object object;
     ls_loss_scaler_state now; /* of the existing gradients */
-    bool stepped, overflow;   /* since the scale was set: an optimiser stepped; a gradient was not finite */
-    bool told;                /* warned that it fell below 1 */
+    ls_loss_scaling_opts rule;
+    bool stepped, overflow; /* since the scale was set: an optimiser stepped; a gradient was not finite */
+    bool told;              /* warned that it fell below 1 */
 } ls_scaler;
 
 /* Create the run's scaler. NULL (and an error) if out of memory. */

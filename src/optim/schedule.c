@@ -84,7 +84,12 @@ static void check_turns(const ls_schedule *schedule)
 void ls_schedule_step(ls_schedule *schedule)
 {
     if (!schedule || ls_failed(schedule->object.run)) return;
-    const ls_run *run = schedule->object.run;
+    ls_run *run = schedule->object.run;
+    if (ls_schedule_follows_value(schedule)) {
+        ls_fail(&run->errors, LS_ERR_STATE,
+                "ls_schedule_step: a plateau schedule follows a value; use ls_schedule_step_with(schedule, value)");
+        return;
+    }
     bool stepped = schedule->optim->steps != schedule->followed;
     if (!stepped && run->step->schedule_policy != LS_SCHEDULE_PER_CALL) return;
     int64_t step = schedule->step + 1;
@@ -231,25 +236,33 @@ static double warmup_progress(const ls_schedule *s, int64_t step)
     return (double)(step - s->warmup) / (double)(rest > 1 ? rest : 1);
 }
 
+/* The rate when `part` of the way down is left. A group whose initial rate is lower than the lowest keeps it. */
+static double above_low(const ls_schedule *s, double initial, double part)
+{
+    double low = fmin(s->low, initial);
+    return low + (initial - low) * fmax(0, part);
+}
+
 static ls_rates warmup_linear_at(const ls_schedule *s, int64_t step, int group, double initial)
 {
     (void)group;
     if (step < s->warmup) return (ls_rates){.lr = initial * ((double)step / (double)s->warmup)};
     int64_t rest = s->period - s->warmup;
-    return (ls_rates){.lr = initial * fmax(0, (double)(s->period - step) / (double)(rest > 1 ? rest : 1))};
+    return (ls_rates){.lr = above_low(s, initial, (double)(s->period - step) / (double)(rest > 1 ? rest : 1))};
 }
 
 static ls_rates warmup_cosine_at(const ls_schedule *s, int64_t step, int group, double initial)
 {
     (void)group;
     if (step < s->warmup) return (ls_rates){.lr = initial * ((double)step / (double)s->warmup)};
-    return (ls_rates){.lr = initial * fmax(0, 0.5 * (1 + cos(PI * warmup_progress(s, step))))};
+    double part = step >= s->period ? 0 : 0.5 * (1 + cos(PI * warmup_progress(s, step)));
+    return (ls_rates){.lr = above_low(s, initial, part)};
 }
 
-static ls_schedule *warmup_new(ls_optim *optim, int64_t warmup, int64_t total, const char *who, const char *kind,
-                               ls_rates_fn *rates_at)
+static ls_schedule *warmup_new(ls_optim *optim, int64_t warmup, int64_t total, ls_warmup_schedule_opts opts,
+                               const char *who, const char *kind, ls_rates_fn *rates_at)
 {
-    if (!sound(optim, who, "step", total)) return NULL;
+    if (!sound(optim, who, "step", total) || !number_sound(optim, who, ".min_lr", opts.min_lr)) return NULL;
     if (warmup < 0 || warmup > total)
         return ls_fail(&optim->object.run->errors, LS_ERR_VALUE,
                        "%s: %lld warm-up steps of %lld in all; the warm-up must be from 0 to the total", who,
@@ -259,17 +272,22 @@ static ls_schedule *warmup_new(ls_optim *optim, int64_t warmup, int64_t total, c
     if (!s) return NULL;
     s->period = s->end = total;
     s->warmup = warmup;
+    s->low = opts.min_lr;
     return ls_schedule_begin(s);
 }
 
-ls_schedule *ls_warmup_linear_schedule_new(ls_optim *optim, int64_t warmup, int64_t total)
+ls_schedule *ls_warmup_linear_schedule_new_sized(ls_optim *optim, int64_t warmup, int64_t total,
+                                                 const ls_warmup_schedule_opts *opts, size_t opts_size)
 {
-    return warmup_new(optim, warmup, total, "ls_warmup_linear_schedule_new", "linear", warmup_linear_at);
+    return warmup_new(optim, warmup, total, LS_OPTS_READ(ls_warmup_schedule_opts, opts, opts_size),
+                      "ls_warmup_linear_schedule_new", "linear", warmup_linear_at);
 }
 
-ls_schedule *ls_warmup_cosine_schedule_new(ls_optim *optim, int64_t warmup, int64_t total)
+ls_schedule *ls_warmup_cosine_schedule_new_sized(ls_optim *optim, int64_t warmup, int64_t total,
+                                                 const ls_warmup_schedule_opts *opts, size_t opts_size)
 {
-    return warmup_new(optim, warmup, total, "ls_warmup_cosine_schedule_new", "cosine", warmup_cosine_at);
+    return warmup_new(optim, warmup, total, LS_OPTS_READ(ls_warmup_schedule_opts, opts, opts_size),
+                      "ls_warmup_cosine_schedule_new", "cosine", warmup_cosine_at);
 }
 
 static ls_rates lambda_at(const ls_schedule *s, int64_t step, int group, double initial)

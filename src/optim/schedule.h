@@ -13,6 +13,12 @@ typedef struct ls_rates {
 /* The rates of a group with this initial rate, at a step. */
 typedef ls_rates ls_rates_fn(const ls_schedule *schedule, int64_t step, int group, double initial_lr);
 
+/* Of a schedule that follows a value. */
+typedef struct ls_progress {
+    double best;
+    int64_t waited, cooling; /* calls since the best; calls left of the cooldown */
+} ls_progress;
+
 struct ls_schedule {
     ls_object object;
     ls_optim *optim;
@@ -35,7 +41,12 @@ struct ls_schedule {
     int64_t *milestones;
     ls_one_cycle_schedule_opts cycle;
     double *max_lrs; /* of each group */
+    ls_plateau_schedule_opts plateau;
+    ls_progress progress;
 };
+
+/* plateau.c: is it moved by ls_schedule_step_with(), so that its progress belongs to its state? */
+bool ls_schedule_follows_value(const ls_schedule *schedule);
 
 /* "cosine over 21 steps": kind and length, if it has one. */
 enum { LS_SCHEDULE_TEXT = 128 };

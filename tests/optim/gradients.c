@@ -65,6 +65,27 @@ static void zero_lets_nothing_through_and_infinity_everything(void)
     CHECK(ls_finish(run) == 0);
 }
 
+/* Of 3, 4 and 12: powers other than 2, and the largest. Gaps and the limit are treated alike. */
+static void norms_of_other_powers(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .device = device);
+    static const struct {
+        double power, norm;
+    } table[] = {{1, 19}, {3, 12.2070551}, {INFINITY, 12}, {2, 13}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        ls_module *m = known_gradients(run);
+        double half = table[i].norm / 2;
+        CHECK_NEAR(ls_item(ls_clip_grad_norm(ls_sgd_new(run, m), half, .norm_type = table[i].power)), table[i].norm,
+                   1e-4);
+        check_gradients(m, 1.5, 2, 6);
+        m = known_gradients(run);
+        CHECK_NEAR(ls_item(ls_state_clip_grad_norm(ls_parameters(m), 100, .norm_type = table[i].power)), table[i].norm,
+                   1e-4);
+        check_gradients(m, 3, 4, 12);
+    }
+    CHECK(ls_finish(run) == 0);
+}
+
 static void limits_below_zero_are_refused(void)
 {
     ls_run *run = ls_init(NULL, NULL, .device = device);
@@ -256,12 +277,28 @@ static void the_scale_stays_a_number(void)
     CHECK(ls_finish(run) == 0);
 }
 
+static void the_scale_moves_as_the_program_says(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .device = device, .mixed_precision = LS_F16);
+    ls_module *m = ls_module_new(run, "one", NULL, NULL);
+    ls_register_parameter(m, "p", ls_ones(run, LS_F32, 4));
+    ls_optim *sgd = ls_sgd_new(run, m);
+    ls_set_loss_scaling(run, .init_scale = 64, .growth_factor = 4, .backoff_factor = 0.25, .growth_interval = 2);
+    const double scales[] = {64, 64, 256, 64, 64, 256};
+    for (int i = 0; i < 6; i++) {
+        CHECK_MSG(ls_loss_scaler(run).scale == scales[i], "step %d: %g", i, ls_loss_scaler(run).scale);
+        CHECK(scaled_step(run, m, sgd, i == 2) == (i != 2));
+    }
+    CHECK(ls_finish(run) == 0);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 2 && strcmp(argv[1], "--device") == 0) device = argv[2];
     else if (argc > 1) check_filter = argv[1];
     CHECK_RUN(clipping_limits_the_norm);
     CHECK_RUN(zero_lets_nothing_through_and_infinity_everything);
+    CHECK_RUN(norms_of_other_powers);
     CHECK_RUN(limits_below_zero_are_refused);
     CHECK_RUN(a_bad_batch_spoils_no_later_norm);
     CHECK_RUN(a_norm_of_nan_zeroes_the_gradients_that_are_numbers);
@@ -270,5 +307,6 @@ int main(int argc, char **argv)
     CHECK_RUN(optimisers_share_a_scale);
     CHECK_RUN(an_overflow_costs_one_step);
     CHECK_RUN(the_scale_stays_a_number);
+    CHECK_RUN(the_scale_moves_as_the_program_says);
     return check_done();
 }

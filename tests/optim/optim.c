@@ -353,6 +353,66 @@ static double below_zero(int64_t step, void *user)
     return step < 2 ? 1 : -1;
 }
 
+/* ---- schedules that end above 0, or follow a value ---- */
+
+static void warm_ups_end_at_their_lowest_rate(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    ls_optim *sgd = ls_sgd_new(run, two_layers(run), .lr = 1);
+    ls_schedule *cosine = ls_warmup_cosine_schedule_new(sgd, 2, 10, .min_lr = 0.1);
+    const double want[] = {0, 0.5, 1};
+    for (int i = 0; i < 3; i++) {
+        ls_schedule_set_position(cosine, i);
+        CHECK_NEAR(ls_schedule_lr(cosine), want[i], 1e-12);
+    }
+    ls_schedule_set_position(cosine, 6);
+    CHECK_NEAR(ls_schedule_lr(cosine), 0.55, 1e-12);
+    for (int i = 10; i < 14; i++) {
+        ls_schedule_set_position(cosine, i);
+        CHECK_NEAR(ls_schedule_lr(cosine), 0.1, 1e-12);
+    }
+    ls_schedule *linear = ls_warmup_linear_schedule_new(sgd, 0, 10, .min_lr = 0.2);
+    ls_schedule_set_position(linear, 5);
+    CHECK_NEAR(ls_schedule_lr(linear), 0.6, 1e-12);
+    ls_schedule_set_position(linear, 10);
+    CHECK_NEAR(ls_schedule_lr(linear), 0.2, 1e-12);
+    ls_finish(run);
+}
+
+/* The rates after each value are those of PyTorch's ReduceLROnPlateau with the same options. */
+static void rates_fall_on_plateaus(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    ls_optim *sgd = ls_sgd_new(run, two_layers(run), .lr = 1);
+    const double values[] = {1, 0.9, 0.9, 0.95, 0.89995, 0.9, 0.9, 0.5, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6};
+    const double relative[] = {1, 1, 1, 1, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.25, 0.25, 0.25, 0.25, 0.2};
+    ls_schedule *plateau = ls_plateau_schedule_new(sgd, .factor = 0.5, .patience = 2, .cooldown = 1, .min_lr = 0.2);
+    for (int i = 0; i < 15; i++) {
+        double before = ls_optim_lr(sgd);
+        CHECK(ls_schedule_step_with(plateau, values[i]) == (ls_optim_lr(sgd) < before));
+        CHECK_MSG(ls_optim_lr(sgd) == relative[i], "value %d: rate %g", i, ls_optim_lr(sgd));
+    }
+    CHECK(ls_schedule_position(plateau) == 3);
+    ls_optim *adam = ls_adam_new(run, two_layers(run), .lr = 1);
+    plateau = ls_plateau_schedule_new(adam, .maximize = true, .absolute = true, .threshold = 0.1, .patience = 0);
+    CHECK(!ls_schedule_step_with(plateau, 0.5) && !ls_schedule_step_with(plateau, 0.61));
+    CHECK(ls_schedule_step_with(plateau, 0.7) && ls_schedule_step_with(plateau, NAN));
+    CHECK_NEAR(ls_optim_lr(adam), 0.01, 1e-15);
+    ls_finish(run);
+}
+
+static void training_stops_when_nothing_improves(void)
+{
+    ls_early_stopping stop = {.patience = 1, .min_delta = 0.05};
+    CHECK(!ls_early_stopping_step(&stop, 1) && stop.improved);
+    CHECK(!ls_early_stopping_step(&stop, 0.97) && !stop.improved && stop.best == 1);
+    CHECK(!ls_early_stopping_step(&stop, 0.9) && stop.improved && stop.waited == 0);
+    CHECK(!ls_early_stopping_step(&stop, NAN) && ls_early_stopping_step(&stop, 0.88) && stop.best == 0.9);
+    ls_early_stopping up = {.maximize = true};
+    CHECK(!ls_early_stopping_step(&up, -3) && !ls_early_stopping_step(&up, -2) && ls_early_stopping_step(&up, -2));
+    CHECK(!ls_early_stopping_step(NULL, 1));
+}
+
 /* ---- misuse ---- */
 
 static void misuse_is_an_error(void)
@@ -403,6 +463,14 @@ static void misuse_is_an_error(void)
     FAILS(ls_exponential_schedule_new(sgd, NAN), LS_ERR_VALUE);
     FAILS(ls_warmup_linear_schedule_new(sgd, 20, 10), LS_ERR_VALUE);
     FAILS(ls_warmup_cosine_schedule_new(sgd, -1, 10), LS_ERR_VALUE);
+    FAILS(ls_warmup_cosine_schedule_new(sgd, 1, 10, .min_lr = -1), LS_ERR_VALUE);
+    FAILS(ls_plateau_schedule_new(sgd, .factor = 1), LS_ERR_VALUE);
+    FAILS(ls_clip_grad_norm(sgd, 1, .norm_type = 0), LS_ERR_VALUE);
+    FAILS((ls_set_loss_scaling(run, .growth_factor = 0.5), 0), LS_ERR_VALUE);
+    FAILS((ls_set_loss_scaling(run, .backoff_factor = 1), 0), LS_ERR_VALUE);
+    FAILS(ls_plateau_schedule_new(sgd, .patience = -1), LS_ERR_VALUE);
+    FAILS(ls_schedule_step(ls_plateau_schedule_new(sgd)), LS_ERR_STATE);
+    FAILS(ls_schedule_step_with(ls_cosine_schedule_new(sgd, 5, 0), 1), LS_ERR_STATE);
     FAILS(ls_schedule_set_position(ls_lambda_schedule_new(sgd, below_zero, NULL), 2), LS_ERR_VALUE);
     ls_cosine_schedule_new(sgd, 0, 0);
     CHECK_TEXT(ls_error_message(run), "ls_cosine_schedule_new needs at least one step, not 0");
@@ -462,6 +530,9 @@ int main(int argc, char **argv)
     CHECK_RUN(state_resumes_exactly);
     CHECK_RUN(masters_remember_small_steps);
     CHECK_RUN(a_cycle_ends_at_its_lowest_rate);
+    CHECK_RUN(warm_ups_end_at_their_lowest_rate);
+    CHECK_RUN(rates_fall_on_plateaus);
+    CHECK_RUN(training_stops_when_nothing_improves);
     CHECK_RUN(misuse_is_an_error);
     CHECK_RUN(memory_may_run_out);
     return check_done();

@@ -86,6 +86,7 @@ static void no_optimiser_or_schedule_does_nothing(void)
     NOTHING(ls_exponential_schedule_new(none, 0.5));
     NOTHING(ls_warmup_linear_schedule_new(none, 1, 2));
     NOTHING(ls_warmup_cosine_schedule_new(none, 1, 2));
+    NOTHING(ls_plateau_schedule_new(none));
     NOTHING(ls_lambda_schedule_new(none, NULL, NULL));
     NOTHING(ls_sequential_schedule_new(none, NULL, 0, NULL));
     DOES(ls_schedule_step(NULL));
