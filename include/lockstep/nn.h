@@ -128,6 +128,14 @@ LS_API ls_module *ls_module_add(ls_module *parent, const char *name, ls_module *
 LS_API ls_tensor *ls_register_parameter(ls_module *module, const char *name, ls_tensor *tensor);
 LS_API ls_tensor *ls_register_buffer(ls_module *module, const char *name, ls_tensor *tensor);
 
+/* Tie weights: from now on `layer` uses the weight of `other`, and both train it. For Linear, Embedding and
+ * convolutions whose weights have one shape, before an optimiser is made:
+ *
+ *     ls_tie(ls_child(net, "head"), ls_child(net, "tokens"));        a Linear and an Embedding, both [1000,64]
+ *
+ * Checkpoints of the network keep both names. Parameters of modules of your own are tied by ls_register_parameter(). */
+LS_API void ls_tie(ls_module *layer, ls_module *other);
+
 /* ---- Looking inside ---- */
 
 LS_API const char *ls_module_kind(const ls_module *module);
@@ -338,6 +346,36 @@ typedef struct ls_transformer_layer_opts {
     LS_CALL_3(ls_transformer_layer_new, ls_transformer_layer_opts, run, features, __VA_ARGS__, )
 LS_API ls_module *ls_transformer_layer_new_sized(ls_run *run, int64_t features, int64_t heads,
                                                  const ls_transformer_layer_opts *opts, size_t opts_size);
+
+/* ---- Averages of parameters ----
+ *
+ *     ls_ema *ema = ls_ema_new(model, .decay = 0.999);
+ *     ls_register_for_checkpointing(run, "ema", .tensors = ls_ema_state(ema));
+ *     ...
+ *     if (ls_step(adam)) ls_ema_update(ema);
+ *     ...
+ *     ls_ema_apply(ema) { accuracy = evaluate(model); }     the model has the averages inside the block
+ *
+ * It belongs to the run and is freed with it. */
+typedef struct ls_ema ls_ema;
+typedef struct ls_ema_opts {
+    double decay LS_DEFAULT(0.999); /* an update keeps this part of the average */
+    ls_options_end _ LS_DEFAULT({});
+} ls_ema_opts;
+#define ls_ema_opts_defaults .decay = 0.999
+/* Averages of all floating parameters, which begin as the parameters are now. */
+#define ls_ema_new(...) LS_CALL_1(ls_ema_new, ls_ema_opts, __VA_ARGS__, )
+LS_API ls_ema *ls_ema_new_sized(ls_module *module, const ls_ema_opts *opts, size_t opts_size);
+/* average = decay * average + (1 - decay) * parameter */
+LS_API void ls_ema_update(ls_ema *ema);
+/* The averages, by the names of the parameters; owned by the EMA. */
+LS_API ls_state *ls_ema_state(ls_ema *ema);
+/* Exchange parameters and averages, and exchange them again. Leave the block with `continue`, not with `break` or
+ * `return`. */
+#define ls_ema_apply(ema) LS_MARKED_(ls_ema_apply_begin(ema), ls_ema_apply_end(ema), __LINE__)
+LS_API bool ls_ema_apply_begin(ls_ema *ema); /* true */
+LS_API bool ls_ema_apply_end(ls_ema *ema);   /* false */
+LS_API void ls_ema_free(ls_ema *ema);
 
 /* ---- Containers ---- */
 

@@ -44,6 +44,7 @@ static ls_module *conv_new(ls_run *run, int64_t in, int64_t out, int64_t kernel,
     ls_conv_layer *c = ls_layer_new(run, transposed ? "ConvTranspose2d" : "Conv2d", sizeof *c,
                                     transposed ? conv_transpose_forward : conv_forward);
     if (!c) return NULL;
+    c->module.has_weight = true;
     int64_t groups = opts.groups;
     int64_t height = ls_opts_integer(opts.kernel_hw[0], kernel), width = ls_opts_integer(opts.kernel_hw[1], kernel);
     if (groups < 1 || in < 1 || out < 1 || in % groups || out % groups || height < 1 || width < 1) {
@@ -132,6 +133,7 @@ ls_module *ls_conv1d_new_sized(ls_run *run, int64_t in, int64_t out, int64_t ker
     ls_conv1d_new_opts opts = LS_OPTS_READ(ls_conv1d_new_opts, given, opts_size);
     conv1d_layer *c = ls_layer_new(run, "Conv1d", sizeof *c, conv1d_forward);
     if (!c) return NULL;
+    c->module.has_weight = true;
     bool divides = opts.groups > 0 && in > 0 && out > 0 && in % opts.groups == 0 && out % opts.groups == 0;
     if (!divides || kernel < 1 || opts.stride < 1 || opts.padding < 0 || opts.dilation < 1) {
         ls_fail(&run->errors, LS_ERR_VALUE,

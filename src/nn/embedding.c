@@ -31,6 +31,7 @@ static ls_module *embedding_new(ls_run *run, int64_t rows, int64_t features, boo
     ls_embedding_opts opts = LS_OPTS_READ(ls_embedding_opts, given, opts_size);
     ls_embedding_layer *e = ls_layer_new(run, "Embedding", sizeof *e, embedding_forward);
     if (!e) return NULL;
+    e->module.has_weight = true;
     bool has_padding = opts.padding_idx != LS_NO_ROW;
     e->padding = !has_padding ? -1 : opts.padding_idx < 0 ? opts.padding_idx + rows : opts.padding_idx;
     ls_shape shape = LS_SHAPE(rows, features);

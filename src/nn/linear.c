@@ -82,6 +82,7 @@ static ls_module *linear_new(ls_run *run, int64_t in, int64_t out, bool blank, c
     linear *l = ls_layer_new(run, "Linear", sizeof *l, linear_forward);
     if (!l) return NULL;
     double bound = in > 0 ? 1 / sqrt((double)in) : 0;
+    l->module.has_weight = true;
     l->activation = opts.activation;
     l->weight = blank ? ls_parameter_blank(&l->module, "weight", LS_SHAPE(out, in))
                       : ls_parameter_uniform(&l->module, "weight", bound, LS_SHAPE(out, in));

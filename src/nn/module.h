@@ -38,6 +38,7 @@ struct ls_module {
     void *user;
     bool training;
     bool recomputes;        /* see ls_set_recompute() */
+    bool has_weight;        /* the layer is an ls_weighted_layer */
     int running;            /* unfinished forward passes: more than one if it runs inside itself */
     bool in_full_precision; /* it ran unprepared, outside prepared modules, although the run has mixed precision */
 
@@ -57,6 +58,12 @@ struct ls_module {
     ls_state *parameters, *state; /* lists returned to the program; NULL until requested */
     const char **report;          /* names in the report of the last load */
 };
+
+/* What layers with a weight that can be tied begin with. */
+typedef struct ls_weighted_layer {
+    ls_module module;
+    ls_tensor *weight;
+} ls_weighted_layer;
 
 /* A layer of `size` bytes, zero after the module, with one input, with several, or with several inputs and outputs.
  * NULL if the run has failed or memory is out. */

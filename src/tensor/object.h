@@ -10,6 +10,7 @@
 typedef enum ls_object_kind {
     LS_OBJECT_STATE = 0x4f424a01,
     LS_OBJECT_MODULE,
+    LS_OBJECT_EMA,
     LS_OBJECT_OPTIM,
     LS_OBJECT_SCHEDULE,
     LS_OBJECT_SCALER,

@@ -1,0 +1,98 @@
+/* ema.c - exponential moving averages of the parameters of a module. */
+#include "nn/module.h"
+
+struct ls_ema {
+    ls_object object;
+    ls_module *module;
+    ls_state *averages; /* of floating parameters, in the order of ls_parameters() */
+    double decay;
+    bool applied; /* parameters and averages are exchanged */
+};
+
+ls_ema *ls_ema_new_sized(ls_module *module, const ls_ema_opts *given, size_t opts_size)
+{
+    ls_ema_opts opts = LS_OPTS_READ(ls_ema_opts, given, opts_size);
+    if (!module || ls_failed(module->object.run)) return NULL;
+    ls_run *run = module->object.run;
+    if (!(opts.decay >= 0 && opts.decay <= 1))
+        return ls_fail(&run->errors, LS_ERR_VALUE, "ls_ema_new: .decay = %g is not in [0, 1]", opts.decay), NULL;
+    ls_ema *ema = ls_object_new(run, LS_OBJECT_EMA, sizeof *ema, NULL);
+    if (!ema) return NULL;
+    ema->module = module;
+    ema->decay = opts.decay;
+    ema->averages = ls_state_copy(ls_parameters(module));
+    if (ema->averages) return ema;
+    ls_object_free(ema);
+    return NULL;
+}
+
+void ls_ema_free(ls_ema *ema)
+{
+    if (!ema) return;
+    ls_state_free(ema->averages);
+    ls_object_free(ema);
+}
+
+ls_state *ls_ema_state(ls_ema *ema)
+{
+    return ema ? ema->averages : NULL;
+}
+
+/* The parameters, if they are those the averages were made of; NULL (and an error) if not, or after a failure. */
+static const ls_state *parameters_of(ls_ema *ema, const char *who)
+{
+    ls_run *run = ema->object.run;
+    if (ls_failed(run)) return NULL;
+    const ls_state *parameters = ls_parameters(ema->module);
+    if (ls_state_count(parameters) == ls_state_count(ema->averages)) return parameters;
+    ls_fail(&run->errors, LS_ERR_STATE,
+            "%s: the module has %lld parameters now, and had %lld when the average was made", who,
+            (long long)ls_state_count(parameters), (long long)ls_state_count(ema->averages));
+    return NULL;
+}
+
+void ls_ema_update(ls_ema *ema)
+{
+    const ls_state *parameters = ema ? parameters_of(ema, "ls_ema_update") : NULL;
+    if (!parameters) return;
+    ls_run *run = ema->object.run;
+    if (ema->applied) {
+        ls_fail(&run->errors, LS_ERR_STATE, "ls_ema_update: the model has the averages; update outside ls_ema_apply()");
+        return;
+    }
+    for (int64_t i = 0; i < ls_state_count(parameters) && !ls_failed(run); i++) {
+        ls_mark mark = ls_scope_begin(run);
+        ls_tensor *average = ls_state_tensor(ema->averages, i), *now = ls_detach(ls_state_tensor(parameters, i));
+        ls_assign(average, ls_lerp(average, now, 1 - ema->decay));
+        ls_scope_end(run, mark, NULL);
+    }
+}
+
+static void exchange(ls_ema *ema, const char *who)
+{
+    const ls_state *parameters = parameters_of(ema, who);
+    ls_run *run = ema->object.run;
+    for (int64_t i = 0; i < ls_state_count(parameters) && !ls_failed(run); i++) {
+        ls_mark mark = ls_scope_begin(run);
+        ls_tensor *average = ls_state_tensor(ema->averages, i), *parameter = ls_state_tensor(parameters, i);
+        ls_tensor *kept = ls_clone(average);
+        ls_assign(average, ls_detach(parameter));
+        ls_assign(parameter, kept);
+        ls_scope_end(run, mark, NULL);
+    }
+    ema->applied = !ema->applied;
+}
+
+bool ls_ema_apply_begin(ls_ema *ema)
+{
+    if (ema && ema->applied)
+        ls_fail(&ema->object.run->errors, LS_ERR_STATE, "ls_ema_apply_begin: the model has the averages already");
+    else if (ema) exchange(ema, "ls_ema_apply_begin");
+    return true;
+}
+
+bool ls_ema_apply_end(ls_ema *ema)
+{
+    if (ema && ema->applied) exchange(ema, "ls_ema_apply_end");
+    return false;
+}

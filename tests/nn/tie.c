@@ -1,0 +1,107 @@
+/* tie.c - one weight for two layers, and averages of parameters. */
+#include <lockstep.h>
+
+#include "check.h"
+
+static ls_run *run;
+
+#define FAILS(call, part)                                                                                              \
+    do {                                                                                                               \
+        (void)(call);                                                                                                  \
+        CHECK_MSG(ls_error(run) && strstr(ls_error_message(run), part), "%s: %s", #call, ls_error_message(run));       \
+        ls_clear_error(run);                                                                                           \
+    } while (0)
+
+static ls_tensor *language_forward(ls_module *net, ls_tensor *x, void *user)
+{
+    (void)user;
+    return ls_forward(ls_child(net, "head"), ls_forward(ls_child(net, "tokens"), x));
+}
+
+static ls_module *language_new(void)
+{
+    ls_module *net = ls_module_new(run, "net", language_forward, NULL);
+    ls_module_add(net, "tokens", ls_embedding_new(run, 7, 4));
+    ls_module_add(net, "head", ls_linear_new(run, 4, 7, .bias = false));
+    return net;
+}
+
+static void tied_layers_train_one_weight(void)
+{
+    ls_module *net = language_new();
+    ls_tie(ls_child(net, "head"), ls_child(net, "tokens"));
+    ls_tensor *weight = ls_module_tensor(net, "tokens.weight");
+    CHECK(ls_module_tensor(net, "head.weight") == weight && ls_parameter_count(net) == 28);
+    ls_tensor *index = ls_from(run, LS_I64, LS_SHAPE(2), (int64_t[]){1, 5});
+    ls_backward(run, ls_sum(ls_square(ls_forward(net, index))));
+    /* d/dW of |W[i] W^T|^2: of the head and of the rows that were looked up, in one gradient */
+    ls_tensor *w = ls_set_requires_grad(ls_detach(ls_clone(weight)), true);
+    ls_backward(run, ls_sum(ls_square(ls_matmul(ls_embedding(w, index), ls_transpose(w, 0, 1)))));
+    CHECK_NEAR(ls_item(ls_max(ls_abs(ls_sub(ls_grad(weight), ls_grad(w))))), 0, 1e-5);
+    ls_optim *sgd = ls_sgd_new(run, net, .lr = 0.1);
+    CHECK(ls_step(sgd));
+    ls_tensor *want = ls_sub(ls_detach(w), ls_mul_scalar(ls_grad(w), 0.1));
+    CHECK_NEAR(ls_item(ls_max(ls_abs(ls_sub(ls_module_tensor(net, "head.weight"), want)))), 0, 1e-5);
+    ls_tie(ls_child(net, "head"), ls_child(net, "tokens")); /* again: nothing happens */
+    CHECK_TEXT(ls_error_message(run), "");
+    ls_module_free(net);
+}
+
+static void layers_that_cannot_be_tied(void)
+{
+    ls_module *net = language_new();
+    FAILS((ls_tie(ls_child(net, "head"), ls_relu_new(run)), 0), "only Linear, Embedding, Conv1d");
+    FAILS((ls_tie(ls_child(net, "head"), ls_linear_new(run, 7, 4)), 0), "their weights differ in shape");
+    ls_module_cast(ls_child(net, "tokens"), LS_BF16);
+    FAILS((ls_tie(ls_child(net, "head"), ls_child(net, "tokens")), 0), "their weights differ in type");
+    ls_module *other = language_new();
+    ls_prepare(run, ls_child(other, "head"));
+    FAILS((ls_tie(ls_child(other, "head"), ls_child(other, "tokens")), 0), "tie before ls_prepare()");
+    ls_tie(NULL, ls_child(net, "tokens"));
+    CHECK_TEXT(ls_error_message(run), "");
+}
+
+/* ---- averages ---- */
+
+static double value_of(const ls_state *state)
+{
+    return ls_item(ls_sum(ls_state_tensor(state, 0)));
+}
+
+static void averages_follow_parameters(void)
+{
+    ls_module *net = ls_module_new(run, "net", NULL, NULL);
+    ls_tensor *w = ls_register_parameter(net, "w", ls_full(run, LS_F32, 1, 1));
+    ls_ema *ema = ls_ema_new(net, .decay = 0.75);
+    double want = 1;
+    for (int i = 2; i < 6; i++) {
+        ls_assign(w, ls_full(run, LS_F32, i, 1));
+        ls_ema_update(ema);
+        want = 0.75 * want + 0.25 * i;
+        CHECK_NEAR(value_of(ls_ema_state(ema)), want, 1e-6);
+    }
+    ls_ema_apply(ema)
+    {
+        CHECK_NEAR(ls_item(ls_detach(w)), want, 1e-6);
+        FAILS((ls_ema_update(ema), 0), "update outside ls_ema_apply()");
+        FAILS(ls_ema_apply_begin(ema), "has the averages already");
+    }
+    CHECK(ls_item(ls_detach(w)) == 5);
+    CHECK_NEAR(value_of(ls_ema_state(ema)), want, 1e-6);
+    CHECK_TEXT(ls_state_name(ls_ema_state(ema), 0), "w");
+    FAILS(ls_ema_new(net, .decay = 1.5), ".decay = 1.5 is not in [0, 1]");
+    ls_ema_free(ema);
+    ls_ema_free(NULL);
+    CHECK(!ls_ema_new(NULL) && !ls_ema_state(NULL) && ls_ema_apply_begin(NULL) && !ls_ema_apply_end(NULL));
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) check_filter = argv[1];
+    run = ls_init(NULL, NULL, .seed = 3);
+    CHECK_RUN(tied_layers_train_one_weight);
+    CHECK_RUN(layers_that_cannot_be_tied);
+    CHECK_RUN(averages_follow_parameters);
+    ls_finish(run);
+    return check_done();
+}
