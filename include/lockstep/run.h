@@ -64,6 +64,9 @@ typedef struct ls_init_opts {
     bool uneven_batches LS_DEFAULT(false);
     /* LS_BF16 or LS_F16: how f32 gradients travel between processes; LS_DTYPE_NONE: as they are. */
     ls_dtype gradient_compression LS_DEFAULT(LS_DTYPE_NONE);
+    /* Gradients are sent to the other processes when so many megabytes of them are complete; larger: less overlap with
+     * the backward pass, smaller: more messages. */
+    int64_t bucket_cap_mb LS_DEFAULT(25);
     bool dispatch_batches LS_DEFAULT(false); /* the main process reads all batches and distributes them; not streams */
     /* Each process keeps the optimiser state of its part of the parameters, and updates only that part. */
     bool shard_optimizer LS_DEFAULT(false);
@@ -73,7 +76,7 @@ typedef struct ls_init_opts {
     bool flush_denormals LS_DEFAULT(false);
     ls_options_end _ LS_DEFAULT({});
 } ls_init_opts;
-#define ls_init_opts_defaults .gradient_accumulation_steps = 1, .total_limit = LS_AUTO
+#define ls_init_opts_defaults .gradient_accumulation_steps = 1, .total_limit = LS_AUTO, .bucket_cap_mb = 25
 
 /* Start a run. argc and argv may be NULL; flags that the run understands are taken out of them:
  *
@@ -239,6 +242,18 @@ typedef struct ls_gathered {
 } ls_gathered;
 LS_API ls_gathered ls_gather_object(ls_run *run, const void *data, size_t size);
 
+/* ---- Modules of all processes ---- */
+
+typedef struct ls_module ls_module; /* nn.h */
+/* Every batch normalisation of the module, when training, normalises by the batches of all processes together, as
+ * PyTorch's SyncBatchNorm.convert_sync_batchnorm(). All processes must call it, and run the module equally often. */
+LS_API void ls_sync_batch_norm(ls_run *run, ls_module *module);
+/* Set the parameters of the module to their mean over all processes. For local SGD: a module that was not prepared is
+ * trained by each process separately (ls_optim_train_apart), and averaged now and then:
+ *
+ *     if (ls_step(sgd) && ls_optim_steps_taken(sgd) % 8 == 0) ls_average_parameters(run, model); */
+LS_API void ls_average_parameters(ls_run *run, ls_module *module);
+
 /* ---- Finding a batch size that fits ---- */
 
 /* Call `train` with a batch size, starting with `start` (0: 128), until it does not run out of memory, each time with
@@ -281,7 +296,13 @@ LS_API ls_memory_stats ls_memory(ls_run *run);
 /* ---- Randomness ---- */
 
 /* Numbers depend only on seed and order of calls: not on threads nor, but for attention's dropout, on the device. */
-LS_API void ls_set_seed(ls_run *run, uint64_t seed);
+typedef struct ls_set_seed_opts {
+    bool device_specific LS_DEFAULT(false); /* the rank is added: processes draw different numbers, for dropout */
+    ls_options_end _ LS_DEFAULT({});
+} ls_set_seed_opts;
+#define ls_set_seed_opts_defaults .device_specific = false
+#define ls_set_seed(run, ...) LS_CALL_2(ls_set_seed, ls_set_seed_opts, run, __VA_ARGS__, )
+LS_API void ls_set_seed_sized(ls_run *run, uint64_t seed, const ls_set_seed_opts *opts, size_t opts_size);
 typedef struct ls_rng_state {
     uint64_t seed, offset;
 } ls_rng_state;

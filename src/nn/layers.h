@@ -23,7 +23,11 @@ typedef struct ls_norm_layer {
     double epsilon, momentum, dropout;
     int64_t groups;
     ls_activation activation;
+    struct ls_comm *comm; /* of batch norm: normalise by the batches of all its processes; NULL: by those of this one */
 } ls_norm_layer;
+
+/* Batch norm in training mode by the batches of all processes; residual may be NULL. */
+ls_tensor *ls_batch_norm_together(const ls_norm_layer *norm, ls_tensor *x, ls_tensor *residual);
 
 /* The module as such a layer; NULL if it is of another kind. */
 const ls_conv_layer *ls_as_conv2d(const ls_module *module);

@@ -18,10 +18,12 @@ static ls_tensor *batch_norm_forward(ls_module *self, ls_tensor *const *x, int64
     const ls_norm_layer *m = (const ls_norm_layer *)self;
     if (!ls_layer_takes(self, n, 1, 2)) return &self->object.run->poison;
     bool learns = self->training && m->running_mean;
-    ls_tensor *y = ls_batch_norm(x[0], .weight = m->weight, .bias = m->bias, .running_mean = m->running_mean,
-                                 .running_var = m->running_var, .residual = n > 1 ? x[1] : NULL,
-                                 .training = self->training || !m->running_mean, .momentum = m->momentum,
-                                 .epsilon = m->epsilon, .activation = m->activation);
+    ls_tensor *y = m->comm && self->training
+                       ? ls_batch_norm_together(m, x[0], n > 1 ? x[1] : NULL)
+                       : ls_batch_norm(x[0], .weight = m->weight, .bias = m->bias, .running_mean = m->running_mean,
+                                       .running_var = m->running_var, .residual = n > 1 ? x[1] : NULL,
+                                       .training = self->training || !m->running_mean, .momentum = m->momentum,
+                                       .epsilon = m->epsilon, .activation = m->activation);
     if (learns && y->life == LS_LIFE_LIVE && !ls_is_recomputing(y->run)) ls_counter_step(m->batches);
     return y;
 }

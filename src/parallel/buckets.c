@@ -11,7 +11,7 @@
 
 enum {
     FIRST_BYTES = 1 << 20, /* of the first bucket: small, so that communication starts early */
-    MOST_BYTES = 25 << 20,
+    USUAL_BYTES = 25 << 20,
     LINE = 64,            /* gradients of a block start on cache lines */
     COMPRESSED = 2 << 20, /* elements sent at a time */
 };
@@ -126,14 +126,15 @@ bool ls_buckets_make(ls_reducer *p)
     p->extents = ls_sys_alloc((size_t)(p->slot_count + 1) * sizeof *p->extents);
     if (!p->buckets || !p->extents)
         return ls_fail(&p->run->errors, LS_ERR_MEMORY, "no memory for buckets of gradients"), false;
-    size_t bytes = 0;
+    size_t bytes = 0, most = p->opts.bucket_bytes ? p->opts.bucket_bytes : USUAL_BYTES;
+    size_t first = most < FIRST_BYTES ? most : FIRST_BYTES;
     ls_bucket *open = NULL;
     for (int i = 0; i < p->slot_count; i++) {
         ls_slot *slot = p->slots[p->order[i]];
         slot->trained = ls_requires_grad(slot->tensor);
         slot->bucket = slot->trained ? p->bucket_count - 1 : -1;
         if (!slot->trained) continue;
-        if (!open || bytes >= (p->bucket_count == 1 ? FIRST_BYTES : MOST_BYTES)) {
+        if (!open || bytes >= (p->bucket_count == 1 ? first : most)) {
             open = &p->buckets[p->bucket_count];
             *open = (ls_bucket){.request = {.work = reduce, .user = p}, .first = i, .extents = &p->extents[i]};
             snprintf(open->site, sizeof open->site, "gradients from %.40s", slot->name);

@@ -21,7 +21,8 @@ typedef struct ls_reducer ls_reducer;
 typedef struct ls_reducer_opts {
     ls_dtype
         compress; /* LS_BF16 or LS_F16: f32 gradients are sent as such, summed in f32 and rounded once. 0: unchanged */
-    bool shard;   /* gradients in blocks are reduced to the slices of processes (ls_slice_of) */
+    size_t bucket_bytes;     /* gradients are sent when so many are complete; 0: 25 MB */
+    bool shard;              /* gradients in blocks are reduced to the slices of processes (ls_slice_of) */
     ls_comm_workers workers; /* threads that reduce; if none, the thread that completes a bucket does */
 } ls_reducer_opts;
 

@@ -30,6 +30,7 @@ static const struct {
     {"dispatch_batches", AS_YES_NO},
     {"shard_optimizer", AS_YES_NO},
     {"gradient_compression", AS_TYPE},
+    {"bucket_cap_mb", AS_NUMBER},
     {"flush_denormals", AS_YES_NO},
     {"resume_from_checkpoint", AS_YES_NO}, /* hosts may use different names for one folder */
 };
@@ -49,6 +50,7 @@ ls_terms ls_terms_of(const ls_run *run)
         run->step->share.dispatch,
         run->step->share.optimizer,
         begun->compression,
+        (uint64_t)session->bucket_cap_mb,
         ls_denormals_flushed(),
         session->resume != NULL,
     }};

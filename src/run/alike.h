@@ -4,7 +4,7 @@
 
 #include "run/session.h"
 
-enum { LS_TERMS = 12 };
+enum { LS_TERMS = 13 };
 
 /* The effective options of ls_init() that change results. */
 typedef struct ls_terms {

@@ -13,7 +13,9 @@ static bool alone(const ls_run *run)
 bool ls_together_begin(ls_run *run)
 {
     if (alone(run) || run->step->reducer) return true;
-    ls_reducer_opts opts = {.compress = run->session->compression, .shard = run->step->share.optimizer};
+    ls_reducer_opts opts = {.compress = run->session->compression,
+                            .shard = run->step->share.optimizer,
+                            .bucket_bytes = (size_t)run->session->bucket_cap_mb << 20};
     if (!ls_session_workers(run, "ls_prepare", &opts.workers)) return false;
     run->step->reducer = ls_reducer_new(run, run->comm, opts);
     return run->step->reducer != NULL;

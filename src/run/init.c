@@ -93,6 +93,9 @@ static bool options_sound(ls_run *run, const ls_init_opts *o)
     else if (compress && compress != LS_BF16 && compress != LS_F16)
         ls_fail(&run->errors, LS_ERR_VALUE, "ls_init: .gradient_compression = %s; it can be bf16 or f16",
                 ls_dtype_name(compress));
+    else if (o->bucket_cap_mb < 1 || o->bucket_cap_mb > 1 << 20)
+        ls_fail(&run->errors, LS_ERR_VALUE, "ls_init: .bucket_cap_mb = %lld; it must be at least 1, and 25 is usual",
+                (long long)o->bucket_cap_mb);
     else if (o->resume_from_checkpoint && !*o->resume_from_checkpoint)
         ls_fail(&run->errors, LS_ERR_VALUE,
                 "ls_init: .resume_from_checkpoint is empty; give a folder or \"latest\", or NULL to start from the "

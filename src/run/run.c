@@ -163,9 +163,10 @@ void ls_set_error(ls_run *run, ls_status status, const char *format, ...)
 
 /* ---- randomness ---- */
 
-void ls_set_seed(ls_run *run, uint64_t seed)
+void ls_set_seed_sized(ls_run *run, uint64_t seed, const ls_set_seed_opts *given, size_t opts_size)
 {
-    run->random = (ls_rng_state){.seed = seed};
+    ls_set_seed_opts opts = LS_OPTS_READ(ls_set_seed_opts, given, opts_size);
+    run->random = (ls_rng_state){.seed = seed + (opts.device_specific ? (uint64_t)ls_rank(run) : 0)};
 }
 
 ls_rng_state ls_rng(const ls_run *run)

@@ -32,6 +32,7 @@ bool ls_session_open(ls_run *run, const ls_init_opts *opts)
     run->step->share.dispatch = opts->dispatch_batches;
     run->step->share.optimizer = opts->shard_optimizer;
     session->compression = opts->gradient_compression;
+    session->bucket_cap_mb = opts->bucket_cap_mb;
     session->begun = (ls_begun){.seed = opts->seed,
                                 .precision = opts->mixed_precision,
                                 .compression = opts->gradient_compression,

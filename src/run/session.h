@@ -18,6 +18,7 @@ typedef struct ls_session {
     int local_rank, local_world;
     bool pinned;              /* CPUs are reserved for it */
     ls_dtype compression;     /* of gradients in transit; 0: none */
+    int64_t bucket_cap_mb;    /* of gradients that are sent together */
     ls_user_comm *user_comms; /* communicators of the program */
     ls_comm *programs;        /* that of all processes, if requested */
     ls_comm *vote;            /* for the votes of ls_find_batch_size(); NULL: not needed yet */

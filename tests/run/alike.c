@@ -15,7 +15,10 @@ typedef struct option {
 static const option options[] = {
     {"seed", "0", "18446744073709551615", {ls_init_opts_defaults, .seed = UINT64_MAX}},
     {"mixed_precision", "no", "bf16", {ls_init_opts_defaults, .mixed_precision = LS_BF16}},
-    {"gradient_accumulation_steps", "1", "4", {.gradient_accumulation_steps = 4, .total_limit = LS_AUTO}},
+    {"gradient_accumulation_steps",
+     "1",
+     "4",
+     {.gradient_accumulation_steps = 4, .total_limit = LS_AUTO, .bucket_cap_mb = 25}},
     {"accumulate_across_epochs", "no", "yes", {ls_init_opts_defaults, .accumulate_across_epochs = true}},
     {"schedule_policy", "per step", "per call", {ls_init_opts_defaults, .schedule_policy = LS_SCHEDULE_PER_CALL}},
     {"split_batches", "no", "yes", {ls_init_opts_defaults, .split_batches = true}},
@@ -23,6 +26,7 @@ static const option options[] = {
     {"dispatch_batches", "no", "yes", {ls_init_opts_defaults, .dispatch_batches = true}},
     {"shard_optimizer", "no", "yes", {ls_init_opts_defaults, .shard_optimizer = true}},
     {"gradient_compression", "no", "f16", {ls_init_opts_defaults, .gradient_compression = LS_F16}},
+    {"bucket_cap_mb", "25", "3", {.gradient_accumulation_steps = 1, .total_limit = LS_AUTO, .bucket_cap_mb = 3}},
     {"flush_denormals", "no", "yes", {ls_init_opts_defaults, .flush_denormals = true}},
     {"resume_from_checkpoint", "no", "yes", {ls_init_opts_defaults, .resume_from_checkpoint = "latest"}},
 };

@@ -1,0 +1,42 @@
+/* norm_together.c - batch normalisation by the batches of all processes: sums are taken over them, and their gradients
+ * with them. */
+#include <lockstep/comm.h>
+
+#include "nn/layers.h"
+
+/* running += momentum * (now - running); now is detached. */
+static void follow(ls_tensor *running, ls_tensor *now, double momentum)
+{
+    ls_assign(running, ls_lerp(running, now, momentum));
+}
+
+ls_tensor *ls_batch_norm_together(const ls_norm_layer *m, ls_tensor *x, ls_tensor *residual)
+{
+    ls_run *run = m->module.object.run;
+    int n = ls_ndim(x);
+    if (n < 2 || ls_dim(x, 1) < 1)
+        return LS_POISON(run, LS_ERR_SHAPE, "BatchNorm: an input of %d dimensions is not [N,C] or [N,C,...]", n);
+    ls_dtype dtype = ls_dtype_of(x);
+    int64_t channels = ls_dim(x, 1), count = ls_numel(x) / channels;
+    ls_shape over = {.ndim = n - 1}, wide = {.ndim = n};
+    for (int d = 0; d < n; d++) wide.dim[d] = d == 1 ? channels : 1;
+    for (int d = 2; d < n; d++) over.dim[d - 1] = d; /* 0, 2, 3, ... */
+    ls_tensor *f32 = ls_cast(x, LS_F32), *here = ls_full(run, LS_F32, (double)count, 1);
+    ls_tensor *sums = ls_all_reduce(m->comm, ls_concat(0, ls_sum_dims(f32, over, false), here), LS_REDUCE_SUM);
+    ls_tensor *total = ls_slice(sums, 0, channels, channels + 1, 1);
+    ls_tensor *mean = ls_div(ls_slice(sums, 0, 0, channels, 1), total);
+    ls_tensor *centred = ls_sub(f32, ls_reshape_shape(mean, wide));
+    ls_tensor *squares = ls_all_reduce(m->comm, ls_sum_dims(ls_square(centred), over, false), LS_REDUCE_SUM);
+    ls_tensor *var = ls_div(squares, total);
+    if (m->running_mean && !ls_is_recomputing(run)) {
+        ls_tensor *unbiased = ls_div(ls_detach(squares), ls_clamp(ls_add_scalar(ls_detach(total), -1), 1, INFINITY));
+        follow(m->running_mean, ls_detach(mean), m->momentum);
+        follow(m->running_var, unbiased, m->momentum);
+    }
+    ls_tensor *y = ls_mul(centred, ls_reshape_shape(ls_rsqrt(ls_add_scalar(var, m->epsilon)), wide));
+    if (m->weight) y = ls_mul(y, ls_reshape_shape(m->weight, wide));
+    if (m->bias) y = ls_add(y, ls_reshape_shape(m->bias, wide));
+    if (residual) y = ls_add(y, residual);
+    if (m->activation == LS_ACT_RELU) y = ls_relu(y);
+    return ls_cast(y, dtype);
+}
