@@ -54,6 +54,7 @@ cat >start.c <<'END'
 ls_tensor *forward(ls_module *net, ls_tensor *x, void *user);
 ls_forward_pre_hook_fn before;
 ls_grad_hook_fn look;
+ls_map_fn change;
 ls_outputs encode(ls_module *net, ls_tensor *const *inputs, int64_t n, void *user);
 void lines(ls_run *run, ls_tensor *x, ls_tensor *y, ls_tensor *a, ls_tensor *b, ls_tensor *mask, ls_tensor *index,
            ls_tensor *logits, ls_tensor *target, ls_tensor *loss, ls_module *net, ls_optim *opt, ls_state *state);
@@ -62,7 +63,7 @@ awk '/^```c$/ { inside = 1; print "{"; next }
      /^```$/ && inside { inside = 0; print "}"; next }
      inside { print }
      /^## Not supported/ { exit }
-     /^\| .* \| .* \|$/ && !/^\| PyTorch/ {
+     /^\| .* \| .* \|$/ && !/^\| (PyTorch|torch)/ {
          text = $0
          sub(/ \|$/, "", text)
          sub(/.* \| /, "", text)
@@ -73,7 +74,7 @@ awk '/^```c$/ { inside = 1; print "{"; next }
          }
      }
      END { if (n < 100) print "#error only", n, "expressions" }' "$root/docs/from_torch.md" |
-    sed 's/^(void)\(ls_\(backward\|train\|eval\|freeze\|assign\|optim_set_lr\|set_seed\|optim_set_group\|describe\|clip_grad_value\|chunk\|hook_remove\|register_grad_hook\|set_recompute\|init_[a-z_]*\)(\)/\1/' >lines.inc
+    sed 's/^(void)\(ls_\(backward\|train\|eval\|freeze\|assign\|optim_set_lr\|set_seed\|optim_set_group\|describe\|clip_grad_value\|chunk\|set_loss_scaling\|sync_batch_norm\|tie\|hook_remove\|register_grad_hook\|set_recompute\|init_[a-z_]*\)(\)/\1/' >lines.inc
 cat start.c - lines.inc >lines.c <<'END'
 void lines(ls_run *run, ls_tensor *x, ls_tensor *y, ls_tensor *a, ls_tensor *b, ls_tensor *mask, ls_tensor *index,
            ls_tensor *logits, ls_tensor *target, ls_tensor *loss, ls_module *net, ls_optim *opt, ls_state *state)
@@ -81,6 +82,9 @@ void lines(ls_run *run, ls_tensor *x, ls_tensor *y, ls_tensor *a, ls_tensor *b, 
     ls_tensor *q = x, *k = x, *v = x, *list[] = {a, b};
     ls_module *one = net, *two = net;
     ls_hook *hook = NULL;
+    ls_schedule *plateau = NULL;
+    ls_dataset *set = NULL, *other = NULL;
+    double weights[3] = {1, 2, 3};
     int64_t n = 3;
     float numbers[6] = {0};
 END
