@@ -5,7 +5,7 @@
  *
  * Read: safetensors, PyTorch's .pt .pth .bin (zip and the older form), NumPy's .npy and .npz, the index of a sharded
  * checkpoint, or a folder that holds one of them; recognised by content, not by name. Written: safetensors, which
- * PyTorch, Transformers and all others read.
+ * PyTorch, Transformers and all others read; or PyTorch's format if the name ends in .pt, .pth or .bin.
  *
  * No file is trusted: sizes, offsets and types are checked before use, and reading a pickle runs no code: anything but
  * tensors, numbers, text and plain containers is an error that names it. */
@@ -58,8 +58,9 @@ typedef struct ls_state_write_opts {
 } ls_state_write_opts;
 #define ls_state_write_opts_defaults .sync = true
 
-/* Write one safetensors file. It appears under its name once it is complete and on disk; after a failure (a full disk)
- * a previous file is unchanged and no partial file is left. The folder must exist. False, and an error, on failure. */
+/* Write one file: safetensors, or for torch.load() if its name ends in .pt, .pth or .bin (up to 4 GB, without
+ * metadata). It appears under its name once it is complete and on disk; after a failure (a full disk) a previous file
+ * is unchanged and no partial file is left. The folder must exist. False, and an error, on failure. */
 #define ls_state_write(state, ...) LS_CALL_2(ls_state_write, ls_state_write_opts, state, __VA_ARGS__, )
 LS_API bool ls_state_write_sized(const ls_state *state, const char *path, const ls_state_write_opts *opts,
                                  size_t opts_size);

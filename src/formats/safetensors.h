@@ -30,7 +30,9 @@ uint64_t ls_plain_bytes(const ls_plain_tensor *tensor);
 /* Write the file without publishing it (see ls_file_out). The same tensors give the same bytes in any order: they are
  * sorted by type, widest first, then by name, as in the reference implementation. */
 bool ls_safetensors_put(ls_file_out *out, const char *path, const ls_plain_list *list, bool sync, ls_message *why);
-/* The same, and publish it. */
+/* torch_write.c: the same in PyTorch's format, in the order of the list; metadata is left out. */
+bool ls_torch_put(ls_file_out *out, const char *path, const ls_plain_list *list, bool sync, ls_message *why);
+/* The first, and publish it. */
 bool ls_safetensors_write(const char *path, const ls_plain_list *list, bool sync, ls_message *why);
 
 #endif

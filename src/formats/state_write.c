@@ -1,4 +1,4 @@
-/* state_write.c - write lists of tensors to one or several safetensors files. */
+/* state_write.c - write lists of tensors to one or several safetensors files, or to one of PyTorch's. */
 #include <dirent.h>
 #include <limits.h>
 #include <stdio.h>
@@ -62,6 +62,13 @@ static bool joined(char path[PATH_MAX], const char *folder, const char *name, ls
     return false;
 }
 
+/* Does the name end like those of PyTorch's files? */
+static bool is_torch_name(const char *path)
+{
+    const char *end = strrchr(path, '.');
+    return end && (strcmp(end, ".pt") == 0 || strcmp(end, ".pth") == 0 || strcmp(end, ".bin") == 0);
+}
+
 /* Write shard s under its temporary name. */
 static bool put_shard(job *j, int64_t s, const char *path)
 {
@@ -71,7 +78,7 @@ static bool put_shard(job *j, int64_t s, const char *path)
         j->entry[list.count] = i;
         j->tensors[list.count++] = plain(&j->state->entries[i]);
     }
-    return ls_safetensors_put(&j->shards[s].out, path, &list, j->sync, &j->why);
+    return (is_torch_name(path) ? ls_torch_put : ls_safetensors_put)(&j->shards[s].out, path, &list, j->sync, &j->why);
 }
 
 static bool put_shards(job *j)

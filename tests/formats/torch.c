@@ -542,6 +542,36 @@ static void checksums_of_zip_files_are_verified(void)
     ls_sys_free(bytes);
 }
 
+/* Every type, shape and name comes back; torch.load(weights_only=True) reads the same file. */
+static void writes_files_for_pytorch(void)
+{
+    ls_state *list = ls_state_new(run);
+    ls_tensor *numbers = ls_arange(run, LS_F32, 24, -3, 0.5);
+    char name[32];
+    for (int d = LS_BOOL; d < LS_DTYPE_COUNT; d++) {
+        snprintf(name, sizeof name, "of.%s", ls_dtype_name((ls_dtype)d));
+        ls_state_add(list, name, ls_reshape(ls_cast(numbers, (ls_dtype)d), 2, 3, 4));
+    }
+    ls_state_add(list, "turned", ls_transpose(ls_reshape(numbers, 4, 6), 0, 1));
+    ls_state_add(list, "number", ls_sum(numbers));
+    ls_state_add(list, "empty", ls_zeros(run, LS_F32, 0, 3));
+    static const char *const files[] = {"w.pt", "w.pth", "w.bin"};
+    for (int i = 0; i < 3; i++) {
+        CHECK(ls_state_write(list, in_folder(files[i])));
+        CHECK_TEXT(ls_contents_read(run, in_folder(files[i]))->format, "torch");
+        ls_state *back = ls_state_read(run, in_folder(files[i]));
+        CHECK_MSG(ls_state_count(back) == ls_state_count(list), "%s", ls_error_message(run));
+        for (int64_t k = 0; k < ls_state_count(back); k++) {
+            ls_tensor *want = ls_state_tensor(list, k), *got = ls_state_find(back, ls_state_name(list, k));
+            CHECK(got && ls_dtype_of(got) == ls_dtype_of(want));
+            CHECK(ls_shape_equal(ls_shape_of(got), ls_shape_of(want)) && ls_item(ls_all(ls_eq(got, want))) == 1);
+        }
+    }
+    ls_state *none = ls_state_new(run);
+    CHECK(ls_state_write(none, in_folder("none.pt")));
+    CHECK_REFUSED(run, ls_state_write(list, in_folder("no/w.pt")), LS_ERR_IO, "no/w.pt");
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
@@ -559,6 +589,7 @@ int main(int argc, char **argv)
     CHECK_RUN(views_beyond_their_storage_are_refused);
     CHECK_RUN(checksums_of_zip_files_are_verified);
     CHECK_RUN(reads_every_file_of_the_collection);
+    CHECK_RUN(writes_files_for_pytorch);
     CHECK_RUN(damaged_files_never_hurt);
     CHECK_RUN(damaged_files_of_the_collection_never_hurt);
     CHECK(ls_finish(run) == 0);
