@@ -9,7 +9,7 @@
 typedef struct request {
     const char *output, *keys, *title;
     double smooth, width, height;
-    bool log_x, log_y;
+    bool log_x, log_y, beside;
     char **runs;
     int run_count;
 } request;
@@ -40,7 +40,7 @@ static void describe(const ls_history *history, const char *path)
 static void draw(ls_run *run, const request *r)
 {
     ls_plot *plot = ls_plot_new(run, .title = r->title, .smooth = r->smooth, .width = (int)r->width,
-                                .height = (int)r->height, .log_x = r->log_x, .log_y = r->log_y);
+                                .height = (int)r->height, .log_x = r->log_x, .log_y = r->log_y, .beside = r->beside);
     for (int i = 0; i < r->run_count && !ls_error(run); i++) {
         char name[256];
         name_of(r->runs[i], name);
@@ -60,6 +60,7 @@ static int run_plot(int argc, char **argv)
         {.name = "--smooth", .number = &r.smooth}, {.name = "--width", .number = &r.width},
         {.name = "--height", .number = &r.height}, {.name = "--log_x", .on = &r.log_x},
         {.name = "--log_y", .on = &r.log_y},       {.name = "--log", .on = &r.log_y},
+        {.name = "--beside", .on = &r.beside},
     };
     r.run_count = options_read(&command_plot, argc, argv, rows, (int)(sizeof rows / sizeof *rows));
     r.runs = argv + 1;
@@ -83,6 +84,7 @@ const command command_plot = {
              "  --keys A,B+C     values to draw, one panel each; joined by + in one panel (all)\n"
              "  --smooth S       0 to below 1: draw running means, with the values faintly behind (0)\n"
              "  --log-x --log-y  logarithmic axes\n"
+             "  --beside         runs side by side, with the same axes, instead of in one plot\n"
              "  --title TEXT     title above the plot\n"
              "  --width N --height N   size in pixels\n",
     .run = run_plot,

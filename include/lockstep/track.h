@@ -133,12 +133,64 @@ typedef struct ls_value {
     double number;
 } ls_value;
 
+#define LS_MAX_BINS 64
+typedef struct ls_histogram {
+    int64_t count;                     /* elements */
+    double min, max, sum, sum_squares; /* of them */
+    int bins;
+    double limit[LS_MAX_BINS]; /* upper ends of the bins, ascending */
+    double size[LS_MAX_BINS];  /* elements in each */
+} ls_histogram;
+
+/* ---- A tracker of one's own ----
+ *
+ *     ls_custom_tracker_new(run, .values = send_values, .user = &connection);
+ *
+ * Functions that get what is recorded, in the main process, when it is recorded; each may be NULL. What they are passed
+ * is valid during the call. */
+typedef void ls_track_values_fn(int64_t step, const ls_value *values, int64_t count, void *user);
+typedef void ls_track_text_fn(int64_t step, const char *name, const char *text, void *user);
+/* A setting: `text` is NULL for a number. */
+typedef void ls_track_config_fn(const char *name, double number, const char *text, void *user);
+/* Rows of RGB bytes [height, width, 3]. */
+typedef void ls_track_image_fn(int64_t step, const char *name, const uint8_t *rgb, int64_t height, int64_t width,
+                               void *user);
+typedef void ls_track_histogram_fn(int64_t step, const char *name, const ls_histogram *histogram, void *user);
+/* The tracker is freed, at the latest by ls_finish(); did the run succeed? */
+typedef void ls_track_close_fn(bool succeeded, void *user);
+
+typedef struct ls_custom_tracker_opts {
+    ls_track_values_fn *values LS_DEFAULT(NULL);
+    ls_track_text_fn *text LS_DEFAULT(NULL);
+    ls_track_config_fn *config LS_DEFAULT(NULL);
+    ls_track_image_fn *image LS_DEFAULT(NULL);
+    ls_track_histogram_fn *histogram LS_DEFAULT(NULL);
+    ls_track_close_fn *close LS_DEFAULT(NULL);
+    void *user LS_DEFAULT(NULL);
+    ls_options_end _ LS_DEFAULT({});
+} ls_custom_tracker_opts;
+#define ls_custom_tracker_opts_defaults .user = NULL
+
+/* NULL in processes that record nothing. It has no folder. */
+#define ls_custom_tracker_new(...) LS_CALL_1(ls_custom_tracker_new, ls_custom_tracker_opts, __VA_ARGS__, )
+LS_API ls_tracker *ls_custom_tracker_new_sized(ls_run *run, const ls_custom_tracker_opts *opts, size_t opts_size);
+
+/* ---- Recording ---- */
+
 /* Record numbers: ls_track(run, step, {"loss", loss}, {"lr", rate}).
  * Names may have slashes to group them ("eval/loss"). */
 #define ls_track(run, step, ...) ls_track_n((run), (step), LS_ITEMS(ls_value, __VA_ARGS__))
 LS_API void ls_track_n(ls_run *run, int64_t step, const ls_value *values, int64_t count);
 /* Record a text. */
 LS_API void ls_track_text(ls_run *run, int64_t step, const char *name, const char *text);
+
+/* Record pictures: [C,H,W], or a grid of [N,C,H,W], where C is 1 or 3. Floats are 0 to 1, integers 0 to 255; what lies
+ * outside is cut off. For TensorBoard and for trackers of one's own: the other formats hold no pictures. */
+LS_API void ls_track_image(ls_run *run, int64_t step, const char *name, ls_tensor *image);
+
+/* How many of a tensor's elements lie where, e.g. of a weight or its gradient. Those that are not finite are left out.
+ * For the same formats as pictures. */
+LS_API void ls_track_histogram(ls_run *run, int64_t step, const char *name, ls_tensor *values);
 
 /* Record the settings of the run: ls_track_config(run, {"lr", 1e-3}, {"epochs", 3}). Settings recorded before the first
  * value become TensorBoard's hyperparameters; a name recorded again replaces its value. */
@@ -184,6 +236,8 @@ typedef struct ls_plot_opts {
     /* 0 to below 1: draw exponential running means with this weight on the past, per point of the densest curve. */
     double smooth LS_DEFAULT(0);
     bool log_x LS_DEFAULT(false), log_y LS_DEFAULT(false); /* logarithmic axes; points not above zero are left out */
+    /* Curves of a panel side by side, each with the same axes, instead of on top of each other. */
+    bool beside LS_DEFAULT(false);
     ls_options_end _ LS_DEFAULT({});
 } ls_plot_opts;
 #define ls_plot_opts_defaults .width = LS_AUTO, .height = LS_AUTO

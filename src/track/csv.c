@@ -177,4 +177,4 @@ static bool write_record(void *arg, const ls_track_record *record, ls_message *w
     return !row->failed && ls_append_write(&sink->file, row->bytes, row->length, why);
 }
 
-const ls_sink_format ls_sink_csv = {"csv", open_file, write_record, NULL, close_file};
+const ls_sink_format ls_sink_csv = {"csv", open_file, write_record, NULL, close_file, false};

@@ -52,4 +52,4 @@ static void close_file(void *arg, bool succeeded)
     ls_sys_free(sink);
 }
 
-const ls_sink_format ls_sink_jsonl = {"jsonl", open_file, write_record, NULL, close_file};
+const ls_sink_format ls_sink_jsonl = {"jsonl", open_file, write_record, NULL, close_file, false};

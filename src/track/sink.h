@@ -6,14 +6,29 @@
 
 #include "base/message.h"
 
-/* What one call records. */
+/* Rows of RGB bytes [height, width, 3]. */
+typedef struct ls_track_picture {
+    uint8_t *rgb;
+    int64_t height, width;
+} ls_track_picture;
+
+/* What one call records. At most one of the last three is not NULL: it is the only value, which then has no number. */
 typedef struct ls_track_record {
     int64_t step;
     double time; /* seconds since 1970 */
     size_t count;
     const ls_value *values;
-    const char *text; /* text of the only value, which then has no number; NULL: all are numbers */
+    const char *text;
+    const ls_track_picture *picture;
+    const ls_histogram *histogram;
 } ls_track_record;
+
+/* picture.c: paint the pictures of a tensor; the caller frees rgb. False (and an error) if it holds none. */
+bool ls_track_paint(ls_run *run, ls_tensor *image, ls_track_picture *picture);
+/* histogram.c: count the elements of a tensor. False (and an error) on failure. */
+bool ls_track_count(ls_run *run, ls_tensor *values, ls_histogram *histogram);
+/* All elements of a tensor as f32; the caller frees them. NULL (and an error) on failure. */
+float *ls_track_read(ls_run *run, const char *who, ls_tensor *t);
 
 /* A setting of the run. */
 typedef struct ls_track_setting {
@@ -31,6 +46,7 @@ typedef struct ls_sink_format {
     /* (optional) Called once, before the first record. */
     bool (*configure)(void *sink, const ls_track_setting *settings, size_t count, ls_message *why);
     void (*close)(void *sink, bool succeeded);
+    bool takes_all; /* also pictures and histograms */
 } ls_sink_format;
 
 extern const ls_sink_format ls_sink_csv, ls_sink_jsonl, ls_sink_tensorboard;

@@ -12,12 +12,24 @@
 
 #include "base/crc.h"
 #include "base/memory.h"
+#include "base/png.h"
 #include "track/append.h"
 #include "track/proto.h"
 #include "track/sink.h"
 
 enum { EVENT_TIME = 1, EVENT_STEP = 2, EVENT_VERSION = 3, EVENT_SUMMARY = 5, EVENT_SESSION = 7 };
-enum { SUMMARY_VALUE = 1, VALUE_TAG = 1, VALUE_NUMBER = 2, VALUE_TENSOR = 8, VALUE_METADATA = 9 };
+enum { SUMMARY_VALUE = 1 };
+enum { VALUE_TAG = 1, VALUE_NUMBER = 2, VALUE_IMAGE = 4, VALUE_HISTOGRAM = 5, VALUE_TENSOR = 8, VALUE_METADATA = 9 };
+enum { IMAGE_HEIGHT = 1, IMAGE_WIDTH = 2, IMAGE_CHANNELS = 3, IMAGE_FILE = 4 };
+enum {
+    HISTOGRAM_MIN = 1,
+    HISTOGRAM_MAX,
+    HISTOGRAM_COUNT,
+    HISTOGRAM_SUM,
+    HISTOGRAM_SQUARES,
+    HISTOGRAM_LIMITS,
+    HISTOGRAM_SIZES
+};
 enum { METADATA_PLUGIN = 1, PLUGIN_NAME = 1, PLUGIN_CONTENT = 2 };
 enum { TENSOR_DTYPE = 1, TENSOR_SHAPE = 2, TENSOR_STRINGS = 8, SHAPE_DIM = 2, DIM_SIZE = 1, DTYPE_STRING = 7 };
 enum { SESSION_STATUS = 1, SESSION_STARTS = 1 };
@@ -114,6 +126,54 @@ static void put_text_value(ls_byte_buffer *b, const char *name, const char *text
     ls_proto_end(b, value);
 }
 
+static void put_image_value(ls_byte_buffer *b, const char *name, const ls_track_picture *picture)
+{
+    size_t value = ls_proto_begin(b, SUMMARY_VALUE);
+    ls_proto_text(b, VALUE_TAG, name);
+    size_t image = ls_proto_begin(b, VALUE_IMAGE);
+    ls_proto_integer(b, IMAGE_HEIGHT, picture->height);
+    ls_proto_integer(b, IMAGE_WIDTH, picture->width);
+    ls_proto_integer(b, IMAGE_CHANNELS, 3);
+    size_t file = ls_proto_begin(b, IMAGE_FILE);
+    ls_png_put(b, picture->rgb, (int)picture->width, (int)picture->height);
+    ls_proto_end(b, file);
+    ls_proto_end(b, image);
+    ls_proto_end(b, value);
+}
+
+static void put_doubles(ls_byte_buffer *b, int field, const double *numbers, int count)
+{
+    size_t list = ls_proto_begin(b, field);
+    ls_byte_buffer_put(b, numbers, (size_t)count * sizeof *numbers);
+    ls_proto_end(b, list);
+}
+
+static void put_histogram_value(ls_byte_buffer *b, const char *name, const ls_histogram *h)
+{
+    size_t value = ls_proto_begin(b, SUMMARY_VALUE);
+    ls_proto_text(b, VALUE_TAG, name);
+    size_t histogram = ls_proto_begin(b, VALUE_HISTOGRAM);
+    ls_proto_double(b, HISTOGRAM_MIN, h->min);
+    ls_proto_double(b, HISTOGRAM_MAX, h->max);
+    ls_proto_double(b, HISTOGRAM_COUNT, (double)h->count);
+    ls_proto_double(b, HISTOGRAM_SUM, h->sum);
+    ls_proto_double(b, HISTOGRAM_SQUARES, h->sum_squares);
+    put_doubles(b, HISTOGRAM_LIMITS, h->limit, h->bins);
+    put_doubles(b, HISTOGRAM_SIZES, h->size, h->bins);
+    ls_proto_end(b, histogram);
+    ls_proto_end(b, value);
+}
+
+static void put_numbers(ls_byte_buffer *b, const ls_track_record *record)
+{
+    for (size_t i = 0; i < record->count; i++) {
+        size_t value = ls_proto_begin(b, SUMMARY_VALUE);
+        ls_proto_text(b, VALUE_TAG, record->values[i].name);
+        ls_proto_float(b, VALUE_NUMBER, (float)record->values[i].number);
+        ls_proto_end(b, value);
+    }
+}
+
 static bool write_record(void *arg, const ls_track_record *record, ls_message *why)
 {
     events *sink = arg;
@@ -121,13 +181,11 @@ static bool write_record(void *arg, const ls_track_record *record, ls_message *w
     sink->continues = false;
     ls_byte_buffer *b = begin_event(sink, record->time, record->step);
     size_t summary = ls_proto_begin(b, EVENT_SUMMARY);
-    if (record->text) put_text_value(b, record->values[0].name, record->text);
-    for (size_t i = 0; !record->text && i < record->count; i++) {
-        size_t value = ls_proto_begin(b, SUMMARY_VALUE);
-        ls_proto_text(b, VALUE_TAG, record->values[i].name);
-        ls_proto_float(b, VALUE_NUMBER, (float)record->values[i].number);
-        ls_proto_end(b, value);
-    }
+    const char *name = record->count ? record->values[0].name : "";
+    if (record->text) put_text_value(b, name, record->text);
+    else if (record->picture) put_image_value(b, name, record->picture);
+    else if (record->histogram) put_histogram_value(b, name, record->histogram);
+    else put_numbers(b, record);
     ls_proto_end(b, summary);
     return end_event(sink, why);
 }
@@ -226,4 +284,4 @@ fail:
     return NULL;
 }
 
-const ls_sink_format ls_sink_tensorboard = {"tensorboard", open_file, write_record, configure, close_file};
+const ls_sink_format ls_sink_tensorboard = {"tensorboard", open_file, write_record, configure, close_file, true};

@@ -23,9 +23,10 @@ struct ls_tracker {
     void *sinks[FORMATS]; /* NULL: format not used */
     ls_track_setting *settings;
     size_t setting_count, setting_capacity;
-    ls_status_writer *status; /* NULL: none */
-    bool recorded;            /* a record was written, so the settings were too */
-    bool warned;              /* a write failure was reported */
+    ls_custom_tracker_opts own; /* functions of the program, if it has no folder */
+    ls_status_writer *status;   /* NULL: none */
+    bool recorded;              /* a record was written, so the settings were too */
+    bool warned;                /* a write failure was reported */
 };
 
 bool ls_track_path(char path[LS_TRACK_PATH], const char *folder, const char *name, ls_message *why)
@@ -52,6 +53,7 @@ static void clear(void *object)
 {
     ls_tracker *tracker = object;
     const ls_run *run = tracker->object.run;
+    if (tracker->own.close) tracker->own.close(!ls_failed(run), tracker->own.user);
     ls_status_close(tracker->status, ls_failed(run) ? run->errors.message : NULL);
     for (int i = 0; i < FORMATS; i++)
         if (tracker->sinks[i]) formats[i]->close(tracker->sinks[i], !ls_failed(run));
@@ -125,6 +127,14 @@ ls_tracker *ls_tracker_new_sized(ls_run *run, const char *kinds, const ls_tracke
     return NULL;
 }
 
+ls_tracker *ls_custom_tracker_new_sized(ls_run *run, const ls_custom_tracker_opts *opts, size_t opts_size)
+{
+    if (!run || ls_failed(run) || !ls_is_main(run)) return NULL;
+    ls_tracker *tracker = ls_object_new(run, LS_OBJECT_TRACKER, sizeof *tracker, clear);
+    if (tracker) tracker->own = LS_OPTS_READ(ls_custom_tracker_opts, opts, opts_size);
+    return tracker;
+}
+
 const char *ls_tracker_folder(const ls_tracker *tracker)
 {
     return tracker ? tracker->folder : "";
@@ -170,16 +180,34 @@ static bool names_fit(ls_run *run, const char *who, const ls_value *values, int6
     return true;
 }
 
+/* Pass a record to the program's functions. */
+static void tell_program(const ls_custom_tracker_opts *own, const ls_track_record *what)
+{
+    const char *name = what->count ? what->values[0].name : "";
+    const ls_track_picture *p = what->picture;
+    if (what->text) {
+        if (own->text) own->text(what->step, name, what->text, own->user);
+    } else if (p) {
+        if (own->image) own->image(what->step, name, p->rgb, p->height, p->width, own->user);
+    } else if (what->histogram) {
+        if (own->histogram) own->histogram(what->step, name, what->histogram, own->user);
+    } else if (own->values) {
+        own->values(what->step, what->values, (int64_t)what->count, own->user);
+    }
+}
+
 static void record(ls_run *run, const ls_track_record *what)
 {
+    bool special = what->picture || what->histogram;
     for
         EACH_TRACKER(tracker, run)
         {
             ls_message why = {{0}};
             bool ok = true;
+            tell_program(&tracker->own, what);
             for (int i = 0; i < FORMATS; i++) {
                 void *sink = tracker->sinks[i];
-                if (!sink) continue;
+                if (!sink || (special && !formats[i]->takes_all)) continue;
                 if (!tracker->recorded && tracker->setting_count && formats[i]->configure)
                     ok = formats[i]->configure(sink, tracker->settings, tracker->setting_count, &why) && ok;
                 ok = formats[i]->write(sink, what, &why) && ok;
@@ -204,13 +232,39 @@ void ls_track_n(ls_run *run, int64_t step, const ls_value *values, int64_t count
     record(run, &(ls_track_record){.step = step, .time = seconds_now(), .count = (size_t)count, .values = values});
 }
 
+/* A record of one value that is not a number. */
+static void record_one(ls_run *run, int64_t step, const char *name, ls_track_record what)
+{
+    ls_value value = {.name = name};
+    what.step = step;
+    what.time = seconds_now();
+    what.count = 1;
+    what.values = &value;
+    record(run, &what);
+}
+
 void ls_track_text(ls_run *run, int64_t step, const char *name, const char *text)
 {
     if (!run || ls_failed(run) || !next_tracker(run->objects)) return;
     if (!name_fits(run, "ls_track_text", name)) return;
-    ls_value value = {.name = name};
-    record(run, &(ls_track_record){
-                    .step = step, .time = seconds_now(), .count = 1, .values = &value, .text = text ? text : ""});
+    record_one(run, step, name, (ls_track_record){.text = text ? text : ""});
+}
+
+void ls_track_image(ls_run *run, int64_t step, const char *name, ls_tensor *image)
+{
+    ls_track_picture picture;
+    if (!run || ls_failed(run) || !next_tracker(run->objects)) return;
+    if (!name_fits(run, "ls_track_image", name) || !ls_track_paint(run, image, &picture)) return;
+    record_one(run, step, name, (ls_track_record){.picture = &picture});
+    ls_sys_free(picture.rgb);
+}
+
+void ls_track_histogram(ls_run *run, int64_t step, const char *name, ls_tensor *values)
+{
+    ls_histogram histogram;
+    if (!run || ls_failed(run) || !next_tracker(run->objects)) return;
+    if (!name_fits(run, "ls_track_histogram", name) || !ls_track_count(run, values, &histogram)) return;
+    record_one(run, step, name, (ls_track_record){.histogram = &histogram});
 }
 
 /* ---- settings ---- */
@@ -248,6 +302,7 @@ static bool set(ls_tracker *tracker, const char *name, double number, const char
 static bool write_settings(const ls_tracker *tracker, ls_message *why)
 {
     char path[LS_TRACK_PATH];
+    if (!tracker->folder[0]) return true; /* the program's own */
     if (!ls_track_path(path, tracker->folder, LS_TRACK_CONFIG, why)) return false;
     ls_json_writer w = {.indent = 2};
     ls_json_put_object(&w, NULL);
@@ -276,7 +331,11 @@ void ls_track_config_n(ls_run *run, const ls_value *values, int64_t count)
         {
             ls_message why = {{0}};
             bool ok = true;
-            for (int64_t i = 0; i < count; i++) ok = set(tracker, values[i].name, values[i].number, NULL) && ok;
+            const ls_custom_tracker_opts *own = &tracker->own;
+            for (int64_t i = 0; i < count; i++) {
+                if (own->config) own->config(values[i].name, values[i].number, NULL, own->user);
+                ok = set(tracker, values[i].name, values[i].number, NULL) && ok;
+            }
             if (!ok || !write_settings(tracker, &why)) warn(tracker, &why);
         }
 }
@@ -288,6 +347,8 @@ void ls_track_config_text(ls_run *run, const char *name, const char *text)
         EACH_TRACKER(tracker, run)
         {
             ls_message why = {{0}};
+            const ls_custom_tracker_opts *own = &tracker->own;
+            if (own->config) own->config(name, 0, text ? text : "", own->user);
             if (!set(tracker, name, 0, text ? text : "") || !write_settings(tracker, &why)) warn(tracker, &why);
         }
 }

@@ -377,6 +377,26 @@ static void histories_are_drawn_in_panels(void)
     ls_finish(run);
 }
 
+static void runs_are_drawn_side_by_side_with_the_same_axes(void)
+{
+    const double x[] = {0, 1}, low[] = {0, 1}, high[] = {0, 900};
+    ls_run *run = ls_init(NULL, NULL, .device = "cpu");
+    ls_plot *plot = ls_plot_new(run, .beside = true);
+    ls_plot_add(plot, "loss", (ls_curve){.name = "a", .count = 2, .x = x, .y = low});
+    ls_plot_add(plot, "loss", (ls_curve){.name = "b", .count = 2, .x = x, .y = high});
+    ls_plot_add(plot, "lr", (ls_curve){.name = "a", .count = 2, .x = x, .y = low});
+    CHECK(ls_plot_write(plot, FOLDER "/beside.svg"));
+    CHECK(ls_finish(run) == 0);
+    char *svg = file_text(FOLDER "/beside.svg", NULL);
+    CHECK_HAS(svg, "width=\"1040\" height=\"720\"");
+    CHECK_HAS(svg, ">loss: a<");
+    CHECK_HAS(svg, ">loss: b<");
+    CHECK_HAS(svg, ">lr: a<");
+    const char *first = strstr(svg, ">800<"); /* a tick in both, although a ends at 1 */
+    CHECK(first && strstr(first + 1, ">800<"));
+    free(svg);
+}
+
 static void many_points_cost_little(void)
 {
     folder_fresh(FOLDER);
@@ -480,6 +500,7 @@ int main(int argc, char **argv)
     CHECK_RUN(png_files_are_valid);
     CHECK_RUN(svg_files_are_xml);
     CHECK_RUN(histories_are_drawn_in_panels);
+    CHECK_RUN(runs_are_drawn_side_by_side_with_the_same_axes);
     CHECK_RUN(many_points_cost_little);
     CHECK_RUN(wrong_plots_are_refused);
     CHECK_RUN(out_of_memory_does_not_crash);

@@ -1,5 +1,6 @@
 /* draw.c - a plot on a canvas: panels in a grid, and in each a title, axes, curves and a legend. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -14,16 +15,26 @@ static const float label_size = 13, title_size = 15, picture_title_size = 18, ma
 
 /* ---- layout ---- */
 
+/* Side by side, a panel is a row, and a curve of it a column. */
 static int columns_of(const ls_plot *plot)
 {
-    return plot->count <= 1 ? 1 : plot->count <= 4 ? 2 : 3;
+    int most = 1;
+    for (const ls_plot_panel *p = plot->first; p && plot->opts.beside; p = p->next)
+        if (p->count > most) most = p->count;
+    return plot->opts.beside ? most : plot->count <= 1 ? 1 : plot->count <= 4 ? 2 : 3;
+}
+
+static int rows_of(const ls_plot *plot)
+{
+    int columns = columns_of(plot);
+    return plot->opts.beside ? plot->count : (plot->count + columns - 1) / columns;
 }
 
 void ls_plot_size(const ls_plot *plot, int *width, int *height)
 {
-    int columns = columns_of(plot), rows = (plot->count + columns - 1) / columns;
-    *width = plot->opts.width > 0 ? plot->opts.width : plot->count <= 1 ? 880 : 520 * columns;
-    *height = plot->opts.height > 0 ? plot->opts.height : plot->count <= 1 ? 520 : 360 * rows;
+    int columns = columns_of(plot), rows = rows_of(plot);
+    *width = plot->opts.width > 0 ? plot->opts.width : columns * rows <= 1 ? 880 : 520 * columns;
+    *height = plot->opts.height > 0 ? plot->opts.height : columns * rows <= 1 ? 520 : 360 * rows;
 }
 
 /* The area of a panel, and the area of its curves. */
@@ -257,8 +268,14 @@ static void draw_legend(ls_canvas *canvas, const ls_plot_panel *panel, box inner
 
 /* ---- panels ---- */
 
-static bool draw_panel(const ls_plot *plot, const ls_plot_panel *panel, ls_canvas *canvas, box area)
+/* Draw a panel, or one curve of it with the axes of all. */
+static bool draw_panel(const ls_plot *plot, const ls_plot_panel *panel, const ls_plot_curve *only, ls_canvas *canvas,
+                       box area)
 {
+    char title[512];
+    ls_plot_curve alone = only ? (ls_plot_curve){.curve = only->curve} : (ls_plot_curve){.next = NULL};
+    ls_plot_panel drawn = only ? (ls_plot_panel){.first = &alone, .last = &alone, .count = 1} : *panel;
+    snprintf(title, sizeof title, "%s%s%s", panel->title, only ? ": " : "", only ? only->curve.name : "");
     ls_plot_axis x = ls_plot_axis_empty(plot->opts.log_x), y = ls_plot_axis_empty(plot->opts.log_y);
     for (const ls_plot_curve *c = panel->first; c; c = c->next) {
         for (int64_t i = 0; i < c->curve.count; i++) {
@@ -270,11 +287,11 @@ static bool draw_panel(const ls_plot *plot, const ls_plot_panel *panel, ls_canva
     ls_plot_axis_round(&y, false);
     ls_text_style heading = style(title_size, TEXT, LS_ANCHOR_START);
     heading.bold = true;
-    put_text(canvas, (ls_point){area.left, area.top + title_size}, panel->title, heading, area.right - area.left);
+    put_text(canvas, (ls_point){area.left, area.top + title_size}, title, heading, area.right - area.left);
     box inner = draw_axes(canvas, area, &x, &y, plot->opts.x_label ? plot->opts.x_label : "step");
     smoothing s = {.keep = plot->opts.smooth, .spacing = closest_spacing(plot)};
-    if (!draw_curves(canvas, panel, &x, &y, s)) return false;
-    if (panel->count > 1) draw_legend(canvas, panel, inner, &x, &y);
+    if (!draw_curves(canvas, &drawn, &x, &y, s)) return false;
+    if (drawn.count > 1) draw_legend(canvas, &drawn, inner, &x, &y);
     return true;
 }
 
@@ -287,12 +304,15 @@ bool ls_plot_draw(const ls_plot *plot, ls_canvas *canvas)
         heading.bold = true;
         put_text(canvas, (ls_point){width / 2, picture_title_size + 8}, plot->opts.title, heading, width - 2 * margin);
     }
-    int columns = columns_of(plot), rows = (plot->count + columns - 1) / columns, i = 0;
+    int columns = columns_of(plot), rows = rows_of(plot), i = 0;
     float panel_width = width / (float)columns, panel_height = ((float)canvas->height - top) / (float)(rows ? rows : 1);
-    for (const ls_plot_panel *panel = plot->first; panel; panel = panel->next, i++) {
-        float left = panel_width * (float)(i % columns), upper = top + panel_height * (float)(i / columns);
-        box area = {left + margin, upper + margin, left + panel_width - margin, upper + panel_height - margin};
-        if (!draw_panel(plot, panel, canvas, area)) return false;
+    for (const ls_plot_panel *panel = plot->first; panel; panel = panel->next) {
+        for (const ls_plot_curve *c = panel->first; c; c = plot->opts.beside ? c->next : NULL, i++) {
+            float left = panel_width * (float)(i % columns), upper = top + panel_height * (float)(i / columns);
+            box area = {left + margin, upper + margin, left + panel_width - margin, upper + panel_height - margin};
+            if (!draw_panel(plot, panel, plot->opts.beside ? c : NULL, canvas, area)) return false;
+        }
+        while (plot->opts.beside && i % columns) i++; /* the next panel begins a row */
     }
     return true;
 }
