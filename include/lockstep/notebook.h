@@ -16,6 +16,8 @@ extern "C" {
 void ls_notebook_display(const char *mime, const void *data, size_t size);
 /* The same in a place with a name: the first call of a cell makes it, later ones replace what it shows. */
 void ls_notebook_update(const char *place, const char *mime, const void *data, size_t size);
+/* Remove all that the cell has printed and shown, as soon as it shows something new. */
+void ls_notebook_clear(void);
 /* Show a picture: a file whose name ends in .png, .jpg or .svg. False, with a message on stderr, if it cannot be
  * read. */
 bool ls_notebook_picture(const char *path);

@@ -71,13 +71,25 @@ static void reply_error(kernel *k, void *socket, const char *name, const char *w
     kernel_reply(k, socket, "execute_reply", &w);
 }
 
-static void reply_ok(kernel *k, void *socket)
+static void put_page(ls_json_writer *w, const string *page)
+{
+    ls_json_put_object(w, NULL);
+    ls_json_put_text(w, "source", "page");
+    ls_json_put_object(w, "data");
+    ls_json_put_text(w, "text/plain", page->bytes);
+    ls_json_put_end(w);
+    ls_json_put_integer(w, "start", 0);
+    ls_json_put_end(w);
+}
+
+static void reply_ok(kernel *k, void *socket, const string *page)
 {
     ls_json_writer w = {0};
     ls_json_put_object(&w, NULL);
     ls_json_put_text(&w, "status", "ok");
     ls_json_put_integer(&w, "execution_count", (int64_t)k->history_count);
     ls_json_put_array(&w, "payload");
+    if (page->length) put_page(&w, page);
     ls_json_put_end(&w);
     ls_json_put_object(&w, "user_expressions");
     ls_json_put_end(&w);
@@ -129,9 +141,10 @@ static void explain_end(kernel *k, const session_message *event, outcome *result
     if (event->event == SESSION_RESTORED)
         text_add(&result->words, "\nThe session is as it was before the cell: values and definitions are kept.");
     else
-        text_add(&result->words,
-                 "\nThe session had threads and could not be copied before the cell: definitions are kept, "
-                 "but the values of all variables are lost. Run the cells that set them again.");
+        text_print(&result->words,
+                   "\nThe session %s and could not be copied before the cell: definitions are kept, but the values of "
+                   "all variables are lost. Run the cells that set them again.",
+                   k->obstacle == SNAPSHOT_MEMORY ? "needed more memory than is free" : "had threads");
 }
 
 /* The library runs in the session. */
@@ -251,7 +264,8 @@ void kernel_execute(kernel *k, void *socket)
     }
     if (result.error && ls_json_bool(ls_json_get(content, "stop_on_error"), true)) kernel_hold_requests(k);
     if (result.error) reply_error(k, socket, result.error, text_view(&result.words));
-    else reply_ok(k, socket);
+    else reply_ok(k, socket, &wanted.page);
+    text_free(&wanted.page);
     text_free(&result.words);
     ls_sys_free(code);
 }

@@ -99,8 +99,7 @@ void kernel_complete(kernel *k, void *socket)
 
 /* ---- Inspection ---- */
 
-/* The declaration of a name: by a cell, or in a public header with the comment above it. */
-static void describe(const kernel *k, const char *name, size_t length, string *to)
+void kernel_describe(const kernel *k, const char *name, size_t length, string *to)
 {
     const definition *one = definitions_find(&k->known, name, length);
     if (one) text_print(to, "%s\n\ndefined in In[%d]", one->source, one->cell);
@@ -114,7 +113,7 @@ void kernel_inspect(kernel *k, void *socket)
     for (begin = cursor; begin > 0 && is_letter(code[begin - 1]);) begin--;
     for (end = cursor; is_letter(code[end]);) end++;
     string found = {0};
-    describe(k, code + begin, end - begin, &found);
+    kernel_describe(k, code + begin, end - begin, &found);
     ls_json_writer w = {0};
     ls_json_put_object(&w, NULL);
     ls_json_put_text(&w, "status", "ok");

@@ -269,10 +269,12 @@ static bool take_events(kernel *k, session_message *event, string *payload)
         switch ((session_event)event->event) {
         case SESSION_STARTED:
             k->link.running = event->process;
+            k->obstacle = (snapshot_obstacle)event->number;
             deliver_interrupts(k);
             break;
         case SESSION_SIZE: definitions_set_size(&k->known, event->name, event->number); break;
         case SESSION_INPUT: kernel_ask(k); break;
+        case SESSION_CLEAR: kernel_clear(k); break;
         case SESSION_DISPLAY:
         case SESSION_RESULT: kernel_show(k, event, payload); break;
         case SESSION_DONE:

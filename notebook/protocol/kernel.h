@@ -24,12 +24,13 @@ typedef struct kernel {
     char **history; /* code of cells, the n-th being In[n + 1] */
     size_t history_count;
 
-    pid_t jupyter;          /* which started this process; 0: something else did */
-    int cells;              /* compiled so far */
-    const message *request; /* being answered */
-    int interrupts;         /* of the running cell */
-    string places;          /* where the running cell shows things: "\nname\n" each */
-    message *held;          /* requests that had arrived when a cell failed: cells among them are not run */
+    pid_t jupyter;              /* which started this process; 0: something else did */
+    int cells;                  /* compiled so far */
+    const message *request;     /* being answered */
+    int interrupts;             /* of the running cell */
+    snapshot_obstacle obstacle; /* to a copy of the session before the running cell */
+    string places;              /* where the running cell shows things: "\nname\n" each */
+    message *held;              /* requests that had arrived when a cell failed: cells among them are not run */
     size_t held_count;
     bool ends; /* after this request */
 } kernel;
@@ -56,6 +57,8 @@ void kernel_execute(kernel *k, void *socket);  /* execute.c */
 void kernel_complete(kernel *k, void *socket); /* introspect.c */
 void kernel_inspect(kernel *k, void *socket);
 void kernel_is_complete(kernel *k, void *socket);
+/* Append the declaration of a name: by a cell, or in a public header with the comment above it. */
+void kernel_describe(const kernel *k, const char *name, size_t length, string *to);
 void kernel_history(kernel *k, void *socket); /* history.c */
 void kernel_remember(kernel *k, const char *code);
 
@@ -67,14 +70,17 @@ void kernel_take_input(kernel *k);
 /* ---- show.c: what the session shows ---- */
 
 void kernel_show(kernel *k, const session_message *event, const string *payload);
+/* Remove what the running cell shows. */
+void kernel_clear(kernel *k);
 
 /* ---- magic.c: lines such as %time in front of a cell ---- */
 
 typedef struct magic {
-    bool time; /* tell how long it took */
+    bool time;   /* tell how long it took */
+    string page; /* to be shown in a pager */
 } magic;
 
-/* Obey them, and blank them out of the code. False: one is unknown, and `why` names it. */
+/* Obey them, and blank them out of the code. False: one is unknown or cannot be obeyed, and `why` names it. */
 bool magic_obey(kernel *k, char *code, magic *wanted, ls_message *why);
 
 /* End the session and begin another, which loads the cells that ended well if `keep`. */

@@ -40,14 +40,24 @@ static void obey_who(kernel *k)
     text_free(&told);
 }
 
+/* What is known about a name goes to the pager of the front end. */
+static bool obey_help(kernel *k, const char *name, magic *wanted, ls_message *why)
+{
+    kernel_describe(k, name, strlen(name), &wanted->page);
+    if (!wanted->page.length)
+        ls_message_set(why, "%%help: \"%s\" is neither defined by a cell nor in the headers of Lockstep", name);
+    return wanted->page.length > 0;
+}
+
 static bool obey(kernel *k, const char *name, const char *words, magic *wanted, ls_message *why)
 {
     if (strcmp(name, "flags") == 0) obey_flags(k, words);
     else if (strcmp(name, "reset") == 0) obey_reset(k);
     else if (strcmp(name, "who") == 0) obey_who(k);
     else if (strcmp(name, "time") == 0) wanted->time = true;
+    else if (strcmp(name, "help") == 0) return obey_help(k, words, wanted, why);
     else {
-        ls_message_set(why, "%%%s is unknown; there are %%flags, %%reset, %%time and %%who", name);
+        ls_message_set(why, "%%%s is unknown; there are %%flags, %%help, %%reset, %%time and %%who", name);
         return false;
     }
     return true;

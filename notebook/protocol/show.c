@@ -79,3 +79,13 @@ void kernel_show(kernel *k, const session_message *event, const string *payload)
     ls_json_put_end(&w);
     kernel_publish(k, result ? "execute_result" : update ? "update_display_data" : "display_data", &w);
 }
+
+void kernel_clear(kernel *k)
+{
+    text_clear(&k->places);
+    ls_json_writer w = {0};
+    ls_json_put_object(&w, NULL);
+    ls_json_put_bool(&w, "wait", true);
+    ls_json_put_end(&w);
+    kernel_publish(k, "clear_output", &w);
+}

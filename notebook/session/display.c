@@ -48,6 +48,11 @@ void ls_notebook_update(const char *place, const char *mime, const void *data, s
     display_send(&message, &(display_data){mime, data, size}, 1);
 }
 
+void ls_notebook_clear(void)
+{
+    session_send(&(session_message){.event = SESSION_CLEAR}, NULL, 0);
+}
+
 void ls_notebook_image(ls_tensor *value)
 {
     if (!is_picture(value)) {

@@ -122,12 +122,13 @@ static void call(void *symbol)
 
 static void run(const cell_request *request)
 {
-    snapshot_state snapshot = request->runs ? snapshot_begin() : SNAPSHOT_NONE;
+    snapshot_obstacle obstacle = snapshot_prevented_by();
+    snapshot_state snapshot = request->runs && !obstacle ? snapshot_begin() : SNAPSHOT_NONE;
     if (snapshot == SNAPSHOT_RESTORED) return;
     input_begin();
     display_begin(request->number);
     interrupted = 0; /* from the next line on the kernel may interrupt */
-    session_send(&(session_message){.event = SESSION_STARTED, .process = getpid()}, NULL, 0);
+    session_send(&(session_message){.event = SESSION_STARTED, .process = getpid(), .number = obstacle}, NULL, 0);
     void *library = dlopen(request->path, RTLD_NOW | RTLD_GLOBAL);
     char name[32];
     snprintf(name, sizeof name, "ls_cell_%d", request->number);

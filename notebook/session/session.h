@@ -33,7 +33,8 @@ void runs_tell_errors(void);
  * The process forks: the child runs the cell, and the parent waits. If the child ends before the cell does, the parent
  * is the session as it was. If the cell ends well, the child is the session, and the parent goes.
  *
- * A process with threads cannot be copied so: only the thread that forks is in the child. */
+ * There is one snapshot while a cell runs, and none between cells. A process with threads cannot be copied so: only the
+ * thread that forks is in the child. */
 
 typedef enum snapshot_state {
     SNAPSHOT_NONE,     /* not possible: the cell runs in this process */
@@ -41,6 +42,8 @@ typedef enum snapshot_state {
     SNAPSHOT_RESTORED, /* this is the parent: the child died, which has been reported */
 } snapshot_state;
 
+/* Is there a reason to run a cell without a snapshot? */
+snapshot_obstacle snapshot_prevented_by(void);
 snapshot_state snapshot_begin(void);
 /* In the child: the cell ended well. */
 void snapshot_end(void);

@@ -1,5 +1,6 @@
 /* snapshot.c - the session as it was before a cell. */
 #include <dirent.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/prctl.h>
@@ -26,9 +27,54 @@ static int status_of(pid_t child)
     return status;
 }
 
+/* ---- Memory ----
+ *
+ * Both processes share all pages until one writes to them. In the worst case the cell rewrites everything, and the
+ * session exists twice: there must be room for that, or the system would end a process that did nothing wrong. */
+
+/* A number of bytes in a file that consists of it; `otherwise` if there is none, as for "max". */
+static double number_in(const char *path, double otherwise)
+{
+    FILE *file = fopen(path, "re");
+    double number;
+    if (!file || fscanf(file, "%lf", &number) != 1) number = otherwise;
+    if (file) fclose(file);
+    return number;
+}
+
+/* What the system, or the container, can still give. */
+static double available_bytes(void)
+{
+    double kilobytes = HUGE_VAL;
+    char line[256];
+    FILE *file = fopen("/proc/meminfo", "re");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "MemAvailable: %lf kB", &kilobytes) == 1) break;
+    if (file) fclose(file);
+    double limit = number_in("/sys/fs/cgroup/memory.max", HUGE_VAL);
+    return fmin(1024 * kilobytes, limit - number_in("/sys/fs/cgroup/memory.current", 0));
+}
+
+/* Pages that are not those of a file: programs and libraries are shared for ever. */
+static double own_bytes(void)
+{
+    double resident = 0, shared = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+    if (file && fscanf(file, "%*f %lf %lf", &resident, &shared) != 2) resident = shared = 0;
+    if (file) fclose(file);
+    return (resident - shared) * (double)sysconf(_SC_PAGESIZE);
+}
+
+/* ---- The two processes ---- */
+
+snapshot_obstacle snapshot_prevented_by(void)
+{
+    if (has_threads()) return SNAPSHOT_THREADS;
+    return own_bytes() > available_bytes() ? SNAPSHOT_MEMORY : SNAPSHOT_POSSIBLE;
+}
+
 snapshot_state snapshot_begin(void)
 {
-    if (has_threads()) return SNAPSHOT_NONE;
     fflush(NULL); /* or both would write what is buffered */
     pid_t child = fork();
     if (child < 0) return SNAPSHOT_NONE;

@@ -32,8 +32,16 @@ typedef enum session_event {
     SESSION_DISPLAY,    /* the payload shall be shown, in the place `name` if that is not empty */
     SESSION_RESULT,     /* the payload is the value of the cell */
     SESSION_INPUT,      /* the cell waits for a line of text */
+    SESSION_CLEAR,      /* what the cell shows shall be removed */
     SESSION_LOST,       /* never sent: its process has ended with `status`, and with it the values */
 } session_event;
+
+/* Why there is no copy of the session as it was before the cell: `number` of SESSION_STARTED. */
+typedef enum snapshot_obstacle {
+    SNAPSHOT_POSSIBLE, /* there is one */
+    SNAPSHOT_THREADS,
+    SNAPSHOT_MEMORY, /* not enough for two sessions */
+} snapshot_obstacle;
 
 typedef struct session_message {
     int32_t event; /* session_event */

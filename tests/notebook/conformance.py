@@ -27,6 +27,8 @@ class Conformance(jupyter_kernel_test.KernelTests):
     code_history_pattern = "6 [*] ?"
     supported_history_operations = ("tail", "range", "search")
     code_inspect_sample = "ls_describe"
+    code_page_something = "%help ls_describe"
+    code_clear_output = 'printf("old\\n"); ls_notebook_clear();'
     completion_samples = [{"text": "ls_cross_e", "matches": {"ls_cross_entropy"}}]
     complete_code_samples = ["int x = 1;", "1", "for (;;) { break; }"]
     incomplete_code_samples = ["int f(void) {", "for (;;)", "/* a comment"]

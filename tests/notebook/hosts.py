@@ -3,7 +3,6 @@
 
     hosts.py COMMAND HOSTS        (lockstep, and the program that makes hosts on one machine)
 """
-import json
 import os
 import subprocess
 import sys
@@ -77,17 +76,6 @@ class Hosts(unittest.TestCase):
             self.assertEqual(len(jupyter.processes(notebook)), 1)
 
 
-def specify(host, hosts):
-    """A kernel like Lockstep's that runs on a host."""
-    kernels = os.path.join(os.environ["JUPYTER_PATH"], "kernels")
-    with open(os.path.join(kernels, "lockstep", "kernel.json")) as file:
-        spec = json.load(file)
-    spec["argv"] = [hosts, "on", host] + spec["argv"]
-    os.makedirs(os.path.join(kernels, "lockstep-" + host))
-    with open(os.path.join(kernels, "lockstep-" + host, "kernel.json"), "w") as file:
-        json.dump(spec, file)
-
-
 if __name__ == "__main__":
     command, hosts = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
     if not os.environ.get("BESIDE_HOSTS"):
@@ -99,5 +87,5 @@ if __name__ == "__main__":
         os.execv(hosts, [hosts, "2", sys.executable, os.path.abspath(__file__), command, hosts] + sys.argv[1:])
     folder = jupyter.install(command)
     for host in "ab":
-        specify(host, hosts)
+        jupyter.wrap("lockstep-" + host, [hosts, "on", host])
     unittest.main(verbosity=1)

@@ -1,9 +1,11 @@
 """jupyter.py - a kernel under test, driven by Jupyter's own client, and the search for that client.
 
-Skipped where jupyter_client is not installed; PYTHON_JUPYTER may name an interpreter that has it.
+It may be installed, or fetched by tools/jupyter.sh into the folder jupyter/ beside the command; PYTHON_JUPYTER may name
+an interpreter that has it. Tests are skipped where it is nowhere.
 """
 import glob
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -13,6 +15,9 @@ import time
 
 def need(*modules):
     """Go on in an interpreter that has these modules, or skip the test."""
+    fetched = os.path.join(os.path.dirname(os.path.abspath(sys.argv[1])), "jupyter") if len(sys.argv) > 1 else ""
+    if os.path.isdir(fetched) and fetched not in sys.path:
+        sys.path.append(fetched)
     if all(importlib.util.find_spec(name) for name in modules):
         return
     other = os.environ.pop("PYTHON_JUPYTER", None)
@@ -29,6 +34,17 @@ def install(command):
     os.environ["JUPYTER_PATH"] = folder.name + "/share/jupyter"
     os.environ["JUPYTER_RUNTIME_DIR"] = folder.name
     return folder
+
+
+def wrap(name, command):
+    """Another kernel, which a command starts."""
+    kernels = os.path.join(os.environ["JUPYTER_PATH"], "kernels")
+    with open(os.path.join(kernels, "lockstep", "kernel.json")) as file:
+        spec = json.load(file)
+    spec["argv"] = command + spec["argv"]
+    os.makedirs(os.path.join(kernels, name), exist_ok=True)
+    with open(os.path.join(kernels, name, "kernel.json"), "w") as file:
+        json.dump(spec, file)
 
 
 def children(pid):

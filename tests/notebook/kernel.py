@@ -6,6 +6,7 @@
 import base64
 import glob
 import os
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -21,6 +22,15 @@ def png_size(encoded):
     png = base64.b64decode(encoded)
     assert png[:8] == b"\x89PNG\r\n\x1a\n"
     return int.from_bytes(png[16:20], "big"), int.from_bytes(png[20:24], "big")
+
+
+def private_memory(pids):
+    """Bytes in memory of processes, where what several of them share counts once."""
+    total = 0
+    for pid in pids:
+        with open("/proc/%d/smaps_rollup" % pid) as file:
+            total += sum(int(line.split()[1]) for line in file if line.startswith("Pss_Anon"))
+    return total << 10
 
 
 class Cells(unittest.TestCase):
@@ -159,6 +169,21 @@ class Cells(unittest.TestCase):
         self.assertIn("table of layers", reply["data"]["text/plain"])
         self.assertFalse(self.notebook.ask("inspect_request", code="nonsense", cursor_pos=3, detail_level=0)["found"])
 
+    def test_help_is_shown_in_the_pager(self):
+        self.ok("/* Twice the number. */\nint twice(int n) { return 2 * n; }")
+        for name, words in (("twice", "int twice"), ("ls_describe", "table of layers")):
+            payload = self.ok("%help " + name).reply["payload"]
+            self.assertEqual([p["source"] for p in payload], ["page"])
+            self.assertIn(words, payload[0]["data"]["text/plain"])
+        self.assertIn("neither defined by a cell", self.fails("%help nonsense").error())
+        self.assertEqual(self.ok("1").reply["payload"], [])
+
+    def test_what_a_cell_shows_is_removed(self):
+        outcome = self.ok('ls_notebook_update("a", "text/plain", "1", 1); ls_notebook_clear();'
+                          ' ls_notebook_update("a", "text/plain", "2", 1);')
+        kinds = [kind for kind, _ in outcome.messages if kind not in ("execute_input", "status")]
+        self.assertEqual(kinds, ["display_data", "clear_output", "display_data"])
+
     def test_history(self):
         self.ok("int in_history;")
         reply = self.notebook.ask("history_request", hist_access_type="tail", n=1, raw=True, output=False)
@@ -212,6 +237,42 @@ class Sessions(unittest.TestCase):
         self.assertIn("had threads", error)
         self.assertIn("values of all variables are lost", error)
         self.assertEqual(run("seven() + value").result(), "7")
+
+    def test_there_is_one_copy_while_a_cell_runs_and_none_after(self):
+        run = self.notebook.run
+        run("enum { SIZE = 64 << 20 };\nchar *memory = malloc(SIZE);\nmemset(memory, 1, SIZE);")
+        self.assertEqual(len(jupyter.processes(self.notebook)), 1)
+        before = private_memory(jupyter.processes(self.notebook))
+        self.assertTrue(60 << 20 < before < 200 << 20, before)
+        pause = 'printf("runs\\n"); while (!ls_notebook_interrupted()) usleep(1000);'
+        for code, copies in ((pause, 1), ("memset(memory, 2, SIZE); " + pause, 2)):
+            begun = self.notebook.begin(code)
+            while self.notebook.next(begun)[0] != "stream":
+                pass
+            both = jupyter.processes(self.notebook)
+            self.assertEqual(len(both), 2)
+            self.assertLess(abs(private_memory(both) - copies * before), before / 4)
+            self.notebook.manager.interrupt_kernel()
+            self.notebook.finish(begun)
+        for i in range(10):
+            run("memset(memory, %d, SIZE);" % i)
+        self.assertEqual(len(jupyter.processes(self.notebook)), 1)
+        self.assertLess(private_memory(jupyter.processes(self.notebook)), 1.25 * before)
+
+    def test_a_session_is_not_copied_without_memory_for_two(self):
+        with tempfile.TemporaryDirectory() as place:
+            with open(place + "/meminfo", "w") as file:
+                file.write("MemTotal: 8192 kB\nMemAvailable: 16384 kB\n")
+            mount = "mount --bind %s/meminfo /proc/meminfo" % place
+            if subprocess.run(["unshare", "-m", "sh", "-c", mount], capture_output=True).returncode != 0:
+                self.skipTest("mounts are not allowed")
+            jupyter.wrap("lockstep-small", ["unshare", "-m", "sh", "-c", mount + ' && exec "$@"', "sh"])
+            other = jupyter.Notebook("lockstep-small")
+        other.run("int value = 5;")
+        self.assertIn("values and definitions are kept", other.run("abort();").error())
+        other.run("char *memory = malloc(32 << 20);\nmemset(memory, 1, 32 << 20);")
+        self.assertIn("needed more memory than is free", other.run("abort();").error())
+        other.end()
 
     def test_a_crash_after_training_keeps_definitions(self):
         run = self.notebook.run
@@ -356,6 +417,34 @@ class Sessions(unittest.TestCase):
             other.manager.shutdown_kernel(now=kills)
             other.client.stop_channels()
             self.assertTrue(jupyter.all_end(mine))
+
+    def test_nothing_outlives_jupyter(self):
+        # A Jupyter of its own, which is killed: with the kernel idle, in a cell, and in a launched training.
+        for code in ("int y = 2;", "for (;;) pause();",
+                     "int f(void *u) { for (;;) pause(); }\nls_launch(f, NULL, .num_processes = 2, .shutdown_timeout = 1);"):
+            script = ("import sys, time\nsys.path.insert(0, %r)\nimport jupyter\njupyter.need('jupyter_client')\n"
+                      "notebook = jupyter.Notebook()\nnotebook.run('int x = 1;')\nnotebook.begin(%r)\ntime.sleep(2)\n"
+                      "print(notebook.manager.provisioner.pid, *jupyter.processes(notebook), flush=True)\ntime.sleep(1000)\n"
+                      % (os.path.dirname(os.path.abspath(__file__)), code))
+            server = subprocess.Popen([sys.executable, "-c", script, sys.argv[0]], stdout=subprocess.PIPE, text=True)
+            mine = [int(word) for word in server.stdout.readline().split()]
+            self.assertGreaterEqual(len(mine), 2)
+            server.kill()
+            server.wait()
+            self.assertTrue(jupyter.all_end(mine), code)
+
+    def test_nothing_outlives_a_killed_kernel(self):
+        other = jupyter.Notebook()
+        other.run("int x = 1;")
+        begun = other.begin('printf("runs\\n"); for (;;);')
+        while other.next(begun)[0] != "stream":
+            pass
+        mine = jupyter.processes(other)
+        self.assertEqual(len(mine), 2)
+        os.kill(other.manager.provisioner.pid, 9)
+        self.assertTrue(jupyter.all_end(mine))
+        other.client.stop_channels()
+        other.manager.shutdown_kernel(now=True)
 
 
 if __name__ == "__main__":
