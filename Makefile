@@ -35,6 +35,7 @@ test:
 	@tools/bootstrap.sh build test
 	@tools/intel_mpi.sh $(BUILD)/intel_mpi || test $$? = 77
 	@tools/hf_tokenizers.sh $(BUILD)/hf_tokenizers || test $$? = 77
+	@tools/jupyter.sh $(BUILD)/jupyter || test $$? = 77
 	@tools/xla_library.sh $(BUILD)/xla_library || test $$? = 77
 	@$(call configured,$(BUILD))
 	@cmake --build $(BUILD)

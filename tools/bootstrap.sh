@@ -41,6 +41,7 @@ for group in "$@"; do
     test)
         want c++ g++
         want python3 python3
+        python3 -m pip --version >/dev/null 2>&1 || optional="$optional python3-pip" # fetches Jupyter and tokenizers
         want ip iproute2 # several hosts on one machine: without it their tests are skipped
         want mpiexec.hydra mpich # both: 16 MB to fetch, 85 MB on the disk
         want mpirun.openmpi openmpi-bin

@@ -31,6 +31,8 @@ def install(command):
     """Install the kernel's description into a folder of this process, by the command itself."""
     folder = tempfile.TemporaryDirectory(prefix="lockstep_test_")
     subprocess.run([command, "kernel", "install", "--prefix", folder.name], check=True, stdout=subprocess.DEVNULL)
+    # A cell that crashes shall die of it, in a session that was built with a sanitizer as in any other.
+    os.environ["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":handle_segv=0:handle_abort=0"
     os.environ["JUPYTER_PATH"] = folder.name + "/share/jupyter"
     os.environ["JUPYTER_RUNTIME_DIR"] = folder.name
     return folder

@@ -422,15 +422,16 @@ class Sessions(unittest.TestCase):
         # A Jupyter of its own, which is killed: with the kernel idle, in a cell, and in a launched training.
         for code in ("int y = 2;", "for (;;) pause();",
                      "int f(void *u) { for (;;) pause(); }\nls_launch(f, NULL, .num_processes = 2, .shutdown_timeout = 1);"):
-            script = ("import sys, time\nsys.path.insert(0, %r)\nimport jupyter\njupyter.need('jupyter_client')\n"
-                      "notebook = jupyter.Notebook()\nnotebook.run('int x = 1;')\nnotebook.begin(%r)\ntime.sleep(2)\n"
+            script = ("import jupyter, time\nnotebook = jupyter.Notebook()\nnotebook.run('int x = 1;')\n"
+                      "notebook.begin(%r)\ntime.sleep(2)\n"
                       "print(notebook.manager.provisioner.pid, *jupyter.processes(notebook), flush=True)\ntime.sleep(1000)\n"
-                      % (os.path.dirname(os.path.abspath(__file__)), code))
-            server = subprocess.Popen([sys.executable, "-c", script, sys.argv[0]], stdout=subprocess.PIPE, text=True)
+                      % code)
+            server = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True,
+                                      env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)))
             mine = [int(word) for word in server.stdout.readline().split()]
             self.assertGreaterEqual(len(mine), 2)
             server.kill()
-            server.wait()
+            server.communicate()
             self.assertTrue(jupyter.all_end(mine), code)
 
     def test_nothing_outlives_a_killed_kernel(self):
