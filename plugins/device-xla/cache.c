@@ -17,14 +17,11 @@ static struct {
 
 /* ---- keys ---- */
 
-/* What happens to the memory that was mentioned decides about arguments and results. */
+/* Memory that was released needs no results, and may be used by others. */
 static void say_fates(xla_device *d)
 {
     xla_recording *r = &d->recording;
-    for (size_t m = 1; m <= r->mentions; m++) {
-        uint8_t fate = (uint8_t)xla_fate_of(&d->storages[r->mentioned[m]]);
-        xla_say(r, &fate, sizeof fate);
-    }
+    for (size_t m = 1; m <= r->mentions; m++) xla_say(r, &d->storages[r->mentioned[m]].is_released, sizeof(bool));
     xla_say(r, &d->chip, sizeof d->chip);
 }
 

@@ -4,13 +4,6 @@
 
 #include "xla.h"
 
-/* What becomes of a mentioned storage when the program ends. */
-typedef enum xla_fate {
-    XLA_KEPT,        /* it is as it was */
-    XLA_OVERWRITTEN, /* it is a result of the program */
-    XLA_RELEASED,    /* nobody needs it any more */
-} xla_fate;
-
 typedef struct xla_argument {
     size_t mention;
     bool is_donated; /* the program may use its memory for results */
@@ -30,7 +23,6 @@ ls_status xla_program_get(xla_device *d, const xla_program **program, ls_message
 
 /* Write the text of a recording's program, and fill in arguments and results; both are valid after failures too. */
 ls_status xla_program_write(const xla_device *d, xla_program *program, shlo *text, ls_message *why);
-xla_fate xla_fate_of(const xla_storage *s);
 
 /* ---- programs in files (file.c) ---- */
 

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -68,6 +69,7 @@ static ls_status load(pjrt *p, ls_message *why)
 {
     char path[500];
     if (!pjrt_find(path, sizeof path, why)) return LS_ERR_DEVICE;
+    setenv("TF_CPP_MIN_LOG_LEVEL", "1", 0); /* warnings of XLA, but not what it does */
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library) return xla_refuse(why, LS_ERR_DEVICE, "device \"xla\": %.200s", dlerror());
     union {

@@ -37,6 +37,7 @@ typedef struct xla_place {
     bool has_contents; /* when the program begins */
     bool is_argument;  /* it is read before it was written */
     int argument;      /* name of that argument */
+    bool is_written;   /* by the program */
     bool is_set;
     shlo_value value; /* the whole of it at this point of the program, if is_set: in row-major order, any dimensions */
 } xla_place;

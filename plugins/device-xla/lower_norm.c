@@ -105,10 +105,10 @@ void xla_embedding_layer_norm(xla_lowering *l, const ls_call *call)
 {
     enum { TABLES = 3 };
     shlo *s = &l->s;
-    shlo_value sum = shlo_take(s, xla_in(l, 0), xla_in_raw(l, 1));
+    shlo_value sum = shlo_take(s, xla_in(l, 0), xla_in_raw(l, 1), 0);
     for (int i = 1; i < TABLES; i++) {
         if (!xla_has_in(call, 2 * i)) continue;
-        shlo_value more = shlo_take(s, xla_in(l, 2 * i), xla_in_raw(l, 2 * i + 1));
+        shlo_value more = shlo_take(s, xla_in(l, 2 * i), xla_in_raw(l, 2 * i + 1), 0);
         sum = rounded(s, shlo_add(s, sum, more), call->in[0]->dtype);
     }
     shlo_value rows = rows_of(s, sum, call->attrs.norm.groups);

@@ -6,11 +6,6 @@
 
 #include "cache.h"
 
-xla_fate xla_fate_of(const xla_storage *s)
-{
-    return s->is_released ? XLA_RELEASED : s->is_written ? XLA_OVERWRITTEN : XLA_KEPT;
-}
-
 static const xla_storage *mentioned(const xla_device *d, size_t mention)
 {
     return &d->storages[d->recording.mentioned[mention]];
@@ -64,17 +59,18 @@ static void write_head(const xla_program *program, const xla_place *places, cons
     shlo_print(text, ") {\n");
 }
 
-static void find_results(const xla_device *d, xla_program *program)
+/* Outputs of calls that their lowerings have no use for are as they were. */
+static void find_results(const xla_device *d, const xla_place *places, xla_program *program)
 {
     for (size_t m = 1; m <= d->recording.mentions; m++)
-        if (xla_fate_of(mentioned(d, m)) == XLA_OVERWRITTEN) program->out[program->n_out++] = m;
+        if (places[m].is_written && !mentioned(d, m)->is_released) program->out[program->n_out++] = m;
 }
 
 static void find_arguments(const xla_device *d, const xla_place *places, xla_program *program)
 {
     for (size_t m = 1; m <= d->recording.mentions; m++)
         if (places[m].is_argument)
-            program->in[program->n_in++] = (xla_argument){m, xla_fate_of(mentioned(d, m)) != XLA_KEPT};
+            program->in[program->n_in++] = (xla_argument){m, places[m].is_written || mentioned(d, m)->is_released};
 }
 
 static void write_all(const xla_device *d, xla_lowering *l, xla_program *program, shlo_value *result, shlo *text)
@@ -84,7 +80,7 @@ static void write_all(const xla_device *d, xla_lowering *l, xla_program *program
         l->call = &n->call;
         xla_lowering_of(n->call.op)(l, &n->call);
     }
-    find_results(d, program);
+    find_results(d, l->places, program);
     find_arguments(d, l->places, program);
     write_return(l, program, result);
     write_head(program, l->places, result, text);

@@ -148,9 +148,6 @@ ls_status xla_record(xla_device *d, const ls_call *call, ls_message *why)
         return status;
     }
     say_call(d, &n->call);
-    for (int i = 0; i < n->call.n_out; i++)
-        if (n->call.out[i] && n->call.out[i]->data)
-            d->storages[r->mentioned[xla_number(n->call.out[i]->data)]].is_written = true;
     *r->end = n;
     r->end = &n->next;
     r->calls++;
@@ -180,7 +177,6 @@ void xla_recording_clear(xla_device *d)
     for (size_t i = 1; i <= r->mentions; i++) {
         xla_storage *s = &d->storages[r->mentioned[i]];
         s->mention = 0;
-        s->is_written = false;
         if (s->is_released) xla_storage_free(d, r->mentioned[i]);
     }
     r->first = NULL;

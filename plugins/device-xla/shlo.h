@@ -80,6 +80,8 @@ void shlo_print_region(shlo *s, const char *op, shlo_type type);
 
 shlo_value shlo_number(shlo *s, shlo_type type, double number, shlo_dims dims);
 shlo_value shlo_integer(shlo *s, shlo_type type, int64_t number, shlo_dims dims);
+/* As many numbers as the dimensions say, f32 or f64. */
+shlo_value shlo_numbers(shlo *s, shlo_type type, const double *numbers, shlo_dims dims);
 /* The position along one dimension. */
 shlo_value shlo_iota(shlo *s, shlo_type type, shlo_dims dims, int dim);
 
@@ -162,11 +164,11 @@ static inline shlo_value shlo_sum(shlo *s, shlo_value x, uint32_t mask)
 
 /* ---- by index ---- */
 
-/* Rows of `table` [N, rest...] picked by `index` [...], integers: [..., rest...]. Indices must be in range. */
-shlo_value shlo_take(shlo *s, shlo_value table, shlo_value index);
-/* `table` with `rows` [..., rest...] combined by `op` ("add"; NULL: replaced) at `index` [...]. Indices out of range
- * are left out. */
-shlo_value shlo_put(shlo *s, shlo_value table, shlo_value index, shlo_value rows, const char *op);
+/* Slices of `table` along a dimension, picked by `index`, integers of any dimensions, which replace that dimension. */
+shlo_value shlo_take(shlo *s, shlo_value table, shlo_value index, int dim);
+/* `table` with `slices`, of the dimensions that shlo_take() would give, combined by `op` ("add"; NULL: replaced) with
+ * those at `index`. Indices out of range are left out. */
+shlo_value shlo_put(shlo *s, shlo_value table, shlo_value index, shlo_value slices, int dim, const char *op);
 
 /* ---- products ---- */
 
@@ -176,5 +178,17 @@ typedef struct shlo_dot_dims {
 } shlo_dot_dims;
 /* [batch, rest of a, rest of b], accumulated in and of type `type`. */
 shlo_value shlo_dot(shlo *s, shlo_value a, shlo_value b, const shlo_dot_dims *which, shlo_type type);
+
+/* A convolution over two dimensions, height and width. */
+typedef struct shlo_conv {
+    const char *layout;           /* of input, kernel and output: "[b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1]" */
+    int64_t stride[2];            /* of the kernel */
+    int64_t before[2], after[2];  /* zeros added to the input, or cut if below 0 */
+    int64_t spread[2];            /* distance of the input's elements: 1, or more with zeros between them */
+    int64_t dilation[2];          /* distance of the kernel's */
+    int64_t groups, batch_groups; /* of features, of the batch */
+} shlo_conv;
+/* `out` has the type to accumulate in, and the dimensions of the result. */
+shlo_value shlo_convolve(shlo *s, shlo_value x, shlo_value kernel, const shlo_conv *how, shlo_value out);
 
 #endif

@@ -52,6 +52,29 @@ shlo_value shlo_number(shlo *s, shlo_type type, double number, shlo_dims dims)
     return shlo_convert(s, constant(s, SHLO_F32, text, dims), type);
 }
 
+/* The bytes of a number in memory, as digits. */
+static void print_bytes(shlo *s, const void *number, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) shlo_print(s, "%02X", ((const uint8_t *)number)[i]);
+}
+
+shlo_value shlo_numbers(shlo *s, shlo_type type, const double *numbers, shlo_dims dims)
+{
+    shlo_value out = {.type = type, .dims = dims};
+    shlo_begin(s, "constant", NULL, 0, &out, 1);
+    shlo_print(s, " {value = dense<\"0x");
+    for (int64_t i = 0; i < shlo_numel(dims); i++) {
+        float narrow = (float)numbers[i];
+        if (type == SHLO_F64) print_bytes(s, &numbers[i], sizeof numbers[i]);
+        else print_bytes(s, &narrow, sizeof narrow);
+    }
+    shlo_print(s, "\"> : ");
+    shlo_print_type(s, out);
+    shlo_print(s, "}");
+    shlo_end(s, NULL, 0, &out, 1);
+    return out;
+}
+
 shlo_value shlo_iota(shlo *s, shlo_type type, shlo_dims dims, int dim)
 {
     shlo_value out = {.type = type, .dims = dims};
@@ -287,53 +310,70 @@ shlo_value shlo_reduce(shlo *s, const char *op, shlo_value x, uint32_t mask)
 
 /* ---- by index ---- */
 
-/* "[0, 1, 2]" */
-static void print_range(shlo *s, int first, int limit)
+/* "[0, 1, 4]": the dimensions below n but for `count` of them from `first` on. */
+static void print_dims_but(shlo *s, int n, int first, int count)
 {
+    bool any = false;
     shlo_print(s, "[");
-    for (int i = first; i < limit; i++) shlo_print(s, "%s%d", i > first ? ", " : "", i);
+    for (int i = 0; i < n; i++) {
+        if (i >= first && i < first + count) continue;
+        shlo_print(s, "%s%d", any ? ", " : "", i);
+        any = true;
+    }
     shlo_print(s, "]");
 }
 
-shlo_value shlo_take(shlo *s, shlo_value table, shlo_value index)
+static shlo_dims taken_dims(shlo_dims table, shlo_dims index, int dim)
 {
-    shlo_value in[] = {table, index}, out = {.type = table.type, .dims = index.dims};
+    shlo_dims dims = {.n = 0};
+    for (int i = 0; i < dim; i++) dims.at[dims.n++] = table.at[i];
+    for (int i = 0; i < index.n; i++) dims.at[dims.n++] = index.at[i];
+    for (int i = dim + 1; i < table.n; i++) dims.at[dims.n++] = table.at[i];
+    return dims;
+}
+
+shlo_value shlo_take(shlo *s, shlo_value table, shlo_value index, int dim)
+{
+    shlo_value in[] = {table, index}, out = {.type = table.type, .dims = taken_dims(table.dims, index.dims, dim)};
     shlo_dims sizes = table.dims;
-    sizes.at[0] = 1;
-    for (int i = 1; i < table.dims.n; i++) out.dims.at[out.dims.n++] = table.dims.at[i];
+    sizes.at[dim] = 1;
     shlo_begin(s, "gather", in, 2, &out, 1);
     shlo_print(s, " {dimension_numbers = #stablehlo.gather<offset_dims = ");
-    print_range(s, index.dims.n, out.dims.n);
-    shlo_print(
-        s, ", collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = %d>, slice_sizes = ", index.dims.n);
+    print_dims_but(s, out.dims.n, dim, index.dims.n);
+    shlo_print(s, ", collapsed_slice_dims = [%d], start_index_map = [%d], index_vector_dim = %d>, slice_sizes = ", dim,
+               dim, index.dims.n);
     shlo_print_array(s, sizes);
     shlo_print(s, ", indices_are_sorted = false}");
     shlo_end(s, in, 2, &out, 1);
     return out;
 }
 
-shlo_value shlo_put(shlo *s, shlo_value table, shlo_value index, shlo_value rows, const char *op)
+/* A region that gives the second of two numbers. */
+static void print_replacement(shlo *s, shlo_type type)
 {
-    shlo_value in[] = {table, index, rows}, out = table, one = {.type = table.type};
+    shlo_value one = {.type = type, .dims = SHLO_SCALAR};
+    shlo_print(s, "({ ^bb0(%%a: ");
+    shlo_print_type(s, one);
+    shlo_print(s, ", %%b: ");
+    shlo_print_type(s, one);
+    shlo_print(s, "): \"stablehlo.return\"(%%b) : (");
+    shlo_print_type(s, one);
+    shlo_print(s, ") -> () })");
+}
+
+shlo_value shlo_put(shlo *s, shlo_value table, shlo_value index, shlo_value slices, int dim, const char *op)
+{
+    shlo_value in[] = {table, index, slices}, out = table;
     shlo_begin(s, "scatter", in, 3, &out, 1);
     shlo_print(s, " ");
-    if (op) {
-        shlo_print_region(s, op, table.type);
-    } else {
-        shlo_print(s, "({ ^bb0(%%a: ");
-        shlo_print_type(s, one);
-        shlo_print(s, ", %%b: ");
-        shlo_print_type(s, one);
-        shlo_print(s, "): \"stablehlo.return\"(%%b) : (");
-        shlo_print_type(s, one);
-        shlo_print(s, ") -> () })");
-    }
+    if (op) shlo_print_region(s, op, table.type);
+    else print_replacement(s, table.type);
     shlo_print(s, " {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = ");
-    print_range(s, index.dims.n, rows.dims.n);
+    print_dims_but(s, slices.dims.n, dim, index.dims.n);
     shlo_print(s,
-               ", inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = %d>, "
+               ", inserted_window_dims = [%d], scatter_dims_to_operand_dims = [%d], index_vector_dim = %d>, "
                "indices_are_sorted = false, unique_indices = %s}",
-               index.dims.n, op ? "false" : "true");
+               dim, dim, index.dims.n, op ? "false" : "true");
     shlo_end(s, in, 3, &out, 1);
     return out;
 }
@@ -355,6 +395,12 @@ static void print_list(shlo *s, const char *name, shlo_dims list)
 }
 
 /* f32 stays f32: TPUs would otherwise round operands to bf16. */
+static void print_precision(shlo *s, shlo_type type)
+{
+    const char *precision = type == SHLO_F32 ? "HIGHEST" : "DEFAULT";
+    shlo_print(s, ", precision_config = [#stablehlo<precision %s>, #stablehlo<precision %s>]}", precision, precision);
+}
+
 shlo_value shlo_dot(shlo *s, shlo_value a, shlo_value b, const shlo_dot_dims *which, shlo_type type)
 {
     shlo_value in[] = {a, b}, out = {.type = type};
@@ -363,14 +409,36 @@ shlo_value shlo_dot(shlo *s, shlo_value a, shlo_value b, const shlo_dot_dims *wh
         if (!contains(which->batch_a, i) && !contains(which->sum_a, i)) out.dims.at[out.dims.n++] = a.dims.at[i];
     for (int i = 0; i < b.dims.n; i++)
         if (!contains(which->batch_b, i) && !contains(which->sum_b, i)) out.dims.at[out.dims.n++] = b.dims.at[i];
-    const char *precision = a.type == SHLO_F32 ? "HIGHEST" : "DEFAULT";
     shlo_begin(s, "dot_general", in, 2, &out, 1);
     shlo_print(s, " {dot_dimension_numbers = #stablehlo.dot<");
     print_list(s, "lhs_batching_dimensions", which->batch_a);
     print_list(s, ", rhs_batching_dimensions", which->batch_b);
     print_list(s, ", lhs_contracting_dimensions", which->sum_a);
     print_list(s, ", rhs_contracting_dimensions", which->sum_b);
-    shlo_print(s, ">, precision_config = [#stablehlo<precision %s>, #stablehlo<precision %s>]}", precision, precision);
+    shlo_print(s, ">");
+    print_precision(s, a.type);
+    shlo_end(s, in, 2, &out, 1);
+    return out;
+}
+
+static void print_pair(shlo *s, const char *name, const int64_t pair[2])
+{
+    shlo_print(s, ", %s = array<i64: %lld, %lld>", name, (long long)pair[0], (long long)pair[1]);
+}
+
+shlo_value shlo_convolve(shlo *s, shlo_value x, shlo_value kernel, const shlo_conv *how, shlo_value out)
+{
+    shlo_value in[] = {x, kernel};
+    shlo_begin(s, "convolution", in, 2, &out, 1);
+    shlo_print(s, " {dimension_numbers = #stablehlo.conv<%s>", how->layout);
+    print_pair(s, "window_strides", how->stride);
+    shlo_print(s, ", padding = dense<[[%lld, %lld], [%lld, %lld]]> : tensor<2x2xi64>", (long long)how->before[0],
+               (long long)how->after[0], (long long)how->before[1], (long long)how->after[1]);
+    print_pair(s, "lhs_dilation", how->spread);
+    print_pair(s, "rhs_dilation", how->dilation);
+    shlo_print(s, ", feature_group_count = %lld : i64, batch_group_count = %lld : i64", (long long)how->groups,
+               (long long)how->batch_groups);
+    print_precision(s, x.type);
     shlo_end(s, in, 2, &out, 1);
     return out;
 }

@@ -160,7 +160,7 @@ shlo_value xla_read_view(xla_lowering *l, const ls_operand *x)
     int64_t offset = element_offset(x, type);
     box b;
     if (find_box(x, shlo_numel(memory.dims), offset, &b)) v = read_box(s, memory, x, &b);
-    else v = shlo_take(s, flat(s, memory), element_places(s, x, offset));
+    else v = shlo_take(s, flat(s, memory), element_places(s, x, offset), 0);
     return shlo_stretch(s, v, dims);
 }
 
@@ -196,7 +196,7 @@ void xla_write_view(xla_lowering *l, const ls_operand *x, shlo_value v)
                          .dims = SHLO_DIMS(total)}; /* a view that fills it does not need its contents */
     if (!fills) memory = retype(s, contents(l, p), v.type);
     if (is_box) memory = write_box(s, memory, x, &b, v);
-    else memory = shlo_put(s, flat(s, memory), element_places(s, x, offset), v, NULL);
+    else memory = shlo_put(s, flat(s, memory), element_places(s, x, offset), v, 0, NULL);
     p->value = retype(s, memory, p->type);
-    p->is_set = true;
+    p->is_set = p->is_written = true;
 }

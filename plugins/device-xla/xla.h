@@ -26,7 +26,6 @@ typedef struct xla_storage {
     char *host;
     pjrt_buffer *chip;
     size_t mention;   /* its number in the recording, from 1; 0: not mentioned */
-    bool is_written;  /* by the recording */
     bool is_released; /* by the library: gone when the recording is executed */
 } xla_storage;
 

@@ -369,7 +369,8 @@ ls_pool_block *ls_pool_take(ls_pool *pool, size_t bytes)
 {
     if (bytes > MAX_BYTES) return NULL;
     size_t asked = bytes;
-    bytes = bytes ? round_up(bytes + (pool->guarded ? LS_GUARD_GAP : 0), LS_POOL_ALIGN) : LS_POOL_ALIGN;
+    if (!pool->exact || !bytes)
+        bytes = bytes ? round_up(bytes + (pool->guarded ? LS_GUARD_GAP : 0), LS_POOL_ALIGN) : LS_POOL_ALIGN;
     if (pool->pending) collect(pool, OLDEST);
     if (pool->spare_count < 2 && !make_descriptors(pool)) return NULL; /* one for a chunk, one for a cut */
     ls_pool_block *block = pool->exact ? take_exact(pool, bytes) : find(pool, bytes);

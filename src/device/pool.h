@@ -17,7 +17,7 @@ typedef struct ls_pool ls_pool;
 
 typedef struct ls_pool_block {
     void *address; /* multiple of LS_POOL_ALIGN */
-    size_t bytes;  /* at least what was asked for; multiple of LS_POOL_ALIGN */
+    size_t bytes;  /* at least what was asked for; multiple of LS_POOL_ALIGN but exact for LS_TRAIT_STORAGES */
 
     /* Private to the pool. */
     struct ls_pool_block *before, *after; /* neighbours in the chunk */

@@ -456,12 +456,12 @@ ls_tensor *ls_dropout(ls_tensor *x, double p)
         return &run->poison;
     if (node) {
         ls_save(node, kept);
-        ls_save(node, kept ? NULL : live);
+        ls_save(node, live);
     }
     return y;
 }
 
-BACK(dropout) /* the saved mask, or the same mask drawn again from the same counters */
+BACK(dropout) /* the saved mask, or the same mask drawn again from the same counters: as the device prefers */
 {
     ls_tensor *out = ls_tensor_new_like(dy[0], dy[0]->view.dtype), *in[2] = {dy[0], node->saved[0]};
     bool ok = op_submit_live(LS_OP_dropout, 2, in, 1, &out, &node->attrs, node->saved[1]);

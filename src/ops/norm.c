@@ -219,7 +219,7 @@ ls_tensor *ls_dropout_add_layer_norm_sum(ls_tensor *x, ls_tensor *residual, ls_t
         ls_save(node, out[2]);
         ls_save(node, weight);
         ls_save(node, out[3]);
-        ls_save(node, out[3] ? NULL : live);
+        ls_save(node, live);
     }
     return out[0];
 }

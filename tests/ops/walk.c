@@ -11,11 +11,10 @@
  * With --part the table is divided among N processes, of which this is number K, from 1. */
 #include <stdlib.h>
 
-#include "base/half.h"
 #include "base/parallel.h"
 #include "check.h"
 #include "kernels/kernels.h"
-#include "op_cases.h"
+#include "op_inputs.h"
 #include "ops/op.h"
 
 static const char *device_name, *case_filter;
@@ -31,94 +30,6 @@ enum { SEED = 7 };
 static ls_run *new_run(void)
 {
     return ls_init(NULL, NULL, .seed = SEED, .device = device_name);
-}
-
-/* ---- inputs ---- */
-
-/* A cheap generator of its own: inputs must not change when the library's random numbers do. */
-static double chance(uint64_t *state)
-{
-    *state = *state * 6364136223846793005u + 1442695040888963407u;
-    return (double)(*state >> 40) / (double)(1 << 24);
-}
-
-static void input_values(const case_input *in, int index, double *values, int64_t n)
-{
-    uint64_t state = 88172645463325252u + (uint64_t)index * 977;
-    for (int64_t i = 0; i < n; i++) {
-        double u = chance(&state);
-        switch (in->kind) {
-        case INPUT_NORMAL: /* 0.1 .. 2 in size, either sign: no kink within a finite difference */
-            values[i] = (u < 0.5 ? -1 : 1) * (0.1 + 1.9 * chance(&state));
-            break;
-        case INPUT_POSITIVE: values[i] = 0.5 + 1.5 * u; break;
-        case INPUT_DISTINCT: values[i] = (double)((i * 37 + 11) % n) * 0.0625 - 1.03125; break;
-        case INPUT_BOOL: values[i] = u < 0.6; break;
-        case INPUT_INDEX: values[i] = (double)(int64_t)(u * (double)in->limit); break;
-        case INPUT_NONE: break;
-        }
-        /* Exact in bf16, so that every type starts from the same numbers. */
-        if (in->kind != INPUT_INDEX && in->kind != INPUT_DISTINCT)
-            values[i] = (double)ls_bf16_to_f32(ls_bf16_from_f32((float)values[i]));
-    }
-    if (in->kind == INPUT_DISTINCT) /* 37 must not divide n, else values repeat */
-        CHECK_MSG(n % 37 != 0, "case input of %lld elements cannot be distinct", (long long)n);
-}
-
-typedef enum layout { PLAIN, GAPS, TURNED, REPEATED, LAYOUT_COUNT } layout;
-
-/* The tensor of an input: row-major, every second element of a wider one, or with its memory in reversed dimension
- * order. REPEATED: one slice of dimension 0 repeated by a stride of 0. */
-static ls_tensor *make_input(ls_run *run, const case_input *in, int index, ls_dtype dtype, layout how,
-                             const double *values)
-{
-    ls_shape shape = in->shape;
-    int64_t n = ls_shape_numel(shape);
-    ls_tensor *x = ls_from(run, LS_F64, shape, values);
-    ls_dtype type = in->kind == INPUT_INDEX ? LS_I64 : dtype;
-    (void)index;
-    x = ls_cast(x, type);
-    if (n == 0 || shape.ndim == 0) return x;
-    if (how == GAPS) {
-        ls_shape wide = shape;
-        wide.dim[shape.ndim - 1] *= 2;
-        ls_tensor *room = ls_slice(ls_full_shape(run, type, 77, wide), -1, 0, INT64_MAX, 2);
-        ls_assign(room, x);
-        return room;
-    }
-    if (how == TURNED) {
-        ls_shape order = {.ndim = shape.ndim};
-        for (int d = 0; d < shape.ndim; d++) order.dim[d] = shape.ndim - 1 - d;
-        return ls_permute_dims(ls_contiguous(ls_permute_dims(x, order)), order);
-    }
-    if (how == REPEATED && shape.dim[0] > 1) return ls_expand_shape(ls_slice(x, 0, 0, 1, 1), shape);
-    return x;
-}
-
-typedef struct inputs {
-    int n;
-    double *values[CASE_INPUTS];
-} inputs;
-
-static inputs inputs_make(const op_case *c, layout how)
-{
-    inputs all = {0};
-    for (; all.n < CASE_INPUTS && c->in[all.n].kind != INPUT_NONE; all.n++) {
-        const case_input *in = &c->in[all.n];
-        int64_t n = ls_shape_numel(in->shape);
-        double *values = all.values[all.n] = calloc((size_t)(n ? n : 1), sizeof *values);
-        input_values(in, all.n, values, n);
-        if (how == REPEATED && in->shape.ndim && in->shape.dim[0] > 1) {
-            int64_t slice = n / in->shape.dim[0];
-            for (int64_t i = slice; i < n; i++) values[i] = values[i % slice];
-        }
-    }
-    return all;
-}
-
-static void inputs_free(inputs *all)
-{
-    for (int i = 0; i < all->n; i++) free(all->values[i]);
 }
 
 /* ---- results ---- */
@@ -139,27 +50,6 @@ static double *read_all(ls_tensor *t)
     return values;
 }
 
-/* sum of output x fixed weights: a loss that sees every output element differently */
-static ls_tensor *weighted_sum(ls_run *run, ls_tensor *y)
-{
-    int64_t n = ls_numel(y);
-    double *weights = malloc(sizeof(double) * (size_t)(n ? n : 1));
-    for (int64_t i = 0; i < n; i++) weights[i] = 0.25 * (double)((i * 7) % 9 - 4) + 0.125;
-    ls_tensor *w = ls_cast(ls_from(run, LS_F64, ls_shape_of(y), weights), ls_dtype_of(y));
-    free(weights);
-    return ls_sum(ls_mul(y, w));
-}
-
-static bool differentiable(const op_case *c)
-{
-    static const char *const gradient[LS_OP_COUNT] = {
-#define LS_OP(name, kind, policy, gradient, attributes, summary) #gradient,
-#include <lockstep/ops.def>
-#undef LS_OP
-    };
-    return strcmp(gradient[c->op], "none") != 0;
-}
-
 /* Run a case; with gradients when asked. On an error the result is empty and the check has failed. */
 static result run_case(const op_case *c, ls_dtype dtype, layout how, const inputs *all, bool gradients)
 {
@@ -167,7 +57,7 @@ static result run_case(const op_case *c, ls_dtype dtype, layout how, const input
     ls_run *run = new_run();
     ls_tensor *in[CASE_INPUTS] = {0}, *leaf[CASE_INPUTS] = {0};
     for (int i = 0; i < all->n; i++) {
-        in[i] = make_input(run, &c->in[i], i, dtype, how, all->values[i]);
+        in[i] = make_input(run, &c->in[i], dtype, how, all->values[i]);
         bool wants = gradients && c->in[i].kind != INPUT_INDEX && c->in[i].kind != INPUT_BOOL && !c->in[i].no_gradient;
         if (wants) leaf[i] = in[i] = ls_set_requires_grad(ls_detach(in[i]), true);
     }
@@ -271,7 +161,7 @@ static void forward_and_gradient_on_every_isa(void)
         const op_case *c = &op_cases[i];
         if (!is_chosen(i)) continue;
         inputs all = inputs_make(c, PLAIN);
-        bool gradients = differentiable(c);
+        bool gradients = is_differentiable(c);
         result want = truth_of(c, &all, gradients);
         for (int isa = device_name ? (int)best : 0; isa <= (int)best; isa++) { /* the CPU's, not a plug-in's */
             if (!ls_isa_usable((ls_isa)isa)) continue;
@@ -303,7 +193,7 @@ static void every_layout(void)
             if (how == REPEATED && (ordered || c->op == LS_OP_batch_norm))
                 continue; /* nor does a repeated batch vary */
             inputs all = inputs_make(c, (layout)how);
-            bool gradients = differentiable(c);
+            bool gradients = is_differentiable(c);
             result want = truth_of(c, &all, gradients);
             for (int t = 1; t < 3; t++) {
                 result got = run_case(c, float_types[t], (layout)how, &all, gradients);
@@ -323,7 +213,7 @@ static double loss_at(ls_run *run, const op_case *c, const inputs *all)
     ls_mark mark = ls_scope_begin(run);
     ls_set_seed(run, SEED); /* the same chance each time */
     ls_tensor *in[CASE_INPUTS] = {0};
-    for (int i = 0; i < all->n; i++) in[i] = make_input(run, &c->in[i], i, LS_F64, PLAIN, all->values[i]);
+    for (int i = 0; i < all->n; i++) in[i] = make_input(run, &c->in[i], LS_F64, PLAIN, all->values[i]);
     double loss = ls_item(ls_cast(weighted_sum(run, c->call(run, in)), LS_F64));
     ls_scope_end(run, mark, NULL);
     return loss;
@@ -334,7 +224,7 @@ static void gradients_match_finite_differences(void)
     ls_run *run = new_run();
     for (int k = 0; k < op_case_count; k++) {
         const op_case *c = &op_cases[k];
-        if (!is_chosen(k) || !differentiable(c)) continue;
+        if (!is_chosen(k) || !is_differentiable(c)) continue;
         if (c->op == LS_OP_copy && strcmp(c->label, "cast_f32") == 0) continue; /* rounds to f32: no f64 difference */
         inputs all = inputs_make(c, PLAIN);
         result r = run_case(c, LS_F64, PLAIN, &all, true);
@@ -379,7 +269,7 @@ static void small_and_empty_inputs(void)
             ls_run *run = new_run();
             ls_tensor *in[CASE_INPUTS] = {0};
             for (int k = 0; k < all.n; k++) {
-                in[k] = make_input(run, &small.in[k], k, LS_F32, PLAIN, all.values[k]);
+                in[k] = make_input(run, &small.in[k], LS_F32, PLAIN, all.values[k]);
                 if (small.in[k].kind == INPUT_NORMAL && !small.in[k].no_gradient) ls_set_requires_grad(in[k], true);
             }
             /* An error is a fine answer (a window larger than the image), a crash is not;
