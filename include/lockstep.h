@@ -7,6 +7,7 @@
 #include <lockstep/base.h>
 #include <lockstep/call.h>
 #include <lockstep/run.h>
+#include <lockstep/device.h>
 #include <lockstep/comm.h>
 #include <lockstep/tensor.h>
 #include <lockstep/ops.h>

@@ -32,6 +32,7 @@ static void program_free(const pjrt *p, xla_program *program)
     pjrt_unload(p, program->loaded);
     free(program->in);
     free(program->out);
+    free(program->outline);
     free(program);
 }
 
@@ -89,8 +90,13 @@ ls_status xla_program_get(xla_device *d, const xla_program **program, ls_message
     if (!made) return xla_refuse(why, LS_ERR_MEMORY, "no host memory for a program");
     memcpy(made->hash, hash, sizeof made->hash);
     ls_status status = make(d, made, why);
-    if (status) program_free(d->pjrt, made);
-    else add(made);
+    if (status) {
+        program_free(d->pjrt, made);
+        return status;
+    }
+    made->outline = xla_outline_new(d);
+    if (made->outline && made->n_out) xla_explain(d, made->outline);
+    add(made);
     *program = made;
-    return status;
+    return LS_OK;
 }

@@ -9,12 +9,15 @@ typedef struct xla_argument {
     bool is_donated; /* the program may use its memory for results */
 } xla_argument;
 
+typedef struct xla_outline xla_outline;
+
 struct xla_program {
     uint64_t hash[2];
     pjrt_loaded *loaded;
     xla_argument *in;
     size_t *out; /* mentions */
     size_t n_in, n_out;
+    xla_outline *outline; /* what it does, for xla_explain(); may be NULL */
     xla_program *next;
 };
 
@@ -23,6 +26,13 @@ ls_status xla_program_get(xla_device *d, const xla_program **program, ls_message
 
 /* Write the text of a recording's program, and fill in arguments and results; both are valid after failures too. */
 ls_status xla_program_write(const xla_device *d, xla_program *program, shlo *text, ls_message *why);
+
+/* ---- why a program is new (explain.c) ---- */
+
+/* The calls of the recording; NULL: out of memory. */
+xla_outline *xla_outline_new(const xla_device *d);
+/* Log what tells it from the most similar of the programs executed last. */
+void xla_explain(const xla_device *d, const xla_outline *now);
 
 /* ---- programs in files (file.c) ---- */
 

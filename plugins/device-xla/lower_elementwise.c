@@ -66,6 +66,21 @@ XLA_BINARY(pow, "power")
 XLA_BINARY(maximum, "maximum")
 XLA_BINARY(minimum, "minimum")
 
+/* What is left has the sign of b. Integers: 0 if b is 0, by which XLA would leave a. */
+void xla_remainder(xla_lowering *l, const ls_call *call)
+{
+    shlo *s = &l->s;
+    shlo_value a, b;
+    (void)call;
+    both(l, &a, &b);
+    shlo_value zero = shlo_number(s, a.type, 0, SHLO_SCALAR), rest = shlo_binary(s, "remainder", a, b);
+    shlo_value other_sign = shlo_binary(s, "xor", shlo_compare(s, "LT", rest, zero), shlo_compare(s, "LT", b, zero));
+    shlo_value moves = shlo_binary(s, "and", other_sign, shlo_compare(s, "NE", rest, zero));
+    rest = shlo_select(s, moves, shlo_add(s, rest, b), rest);
+    if (!shlo_is_float(a.type)) rest = shlo_select(s, shlo_compare(s, "EQ", b, zero), zero, rest);
+    xla_out(l, 0, rest);
+}
+
 #define XLA_COMPARE(name, direction)                                                                                   \
     void xla_##name(xla_lowering *l, const ls_call *call)                                                              \
     {                                                                                                                  \

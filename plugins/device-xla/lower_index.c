@@ -52,8 +52,8 @@ void xla_gather(xla_lowering *l, const ls_call *call)
     xla_out(l, 0, shlo_take(&l->s, flat(&l->s, x), at, 0));
 }
 
-/* in: x, index, src  out: y = x, then y[i,index[i,j,k],k] += src[i,j,k] for dim 1 */
-void xla_scatter_add(xla_lowering *l, const ls_call *call)
+/* in: x, index, src  out: y = x, then y[i,index[i,j,k],k] of dim 1 is combined with src[i,j,k] */
+static void scatter(xla_lowering *l, const ls_call *call, const char *op)
 {
     shlo *s = &l->s;
     shlo_value x = xla_in(l, 0), index = xla_in_raw(l, 1), src = xla_in_as(l, 2, x.type);
@@ -61,5 +61,15 @@ void xla_scatter_add(xla_lowering *l, const ls_call *call)
     for (int d = 0; d < step.n; d++) step.at[d] = 1;
     src = shlo_slice(s, src, first, index.dims, step);
     shlo_value at = places(s, index, x.dims, call->attrs.axis.dim);
-    xla_out(l, 0, shlo_put(s, flat(s, x), at, src, 0, "add"));
+    xla_out(l, 0, shlo_put(s, flat(s, x), at, src, 0, op));
+}
+
+void xla_scatter_add(xla_lowering *l, const ls_call *call)
+{
+    scatter(l, call, "add");
+}
+
+void xla_scatter(xla_lowering *l, const ls_call *call)
+{
+    scatter(l, call, NULL);
 }

@@ -204,6 +204,16 @@ static ls_status event_sync(void *device, ls_event *event, ls_message *why)
     return LS_OK;
 }
 
+__attribute__((visibility("default"))) ls_device_stats_fn ls_plugin_stats;
+
+void ls_plugin_stats(void *device, ls_device_counts *counts)
+{
+    xla_device *d = device;
+    enter(d);
+    *counts = d->counts;
+    leave(d, LS_OK);
+}
+
 /* ---- opening ---- */
 
 static int device_count(void)

@@ -372,8 +372,8 @@ shlo_value shlo_put(shlo *s, shlo_value table, shlo_value index, shlo_value slic
     print_dims_but(s, slices.dims.n, dim, index.dims.n);
     shlo_print(s,
                ", inserted_window_dims = [%d], scatter_dims_to_operand_dims = [%d], index_vector_dim = %d>, "
-               "indices_are_sorted = false, unique_indices = %s}",
-               dim, dim, index.dims.n, op ? "false" : "true");
+               "indices_are_sorted = false, unique_indices = false}",
+               dim, dim, index.dims.n);
     shlo_end(s, in, 3, &out, 1);
     return out;
 }

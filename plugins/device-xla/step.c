@@ -71,12 +71,23 @@ static ls_status execute(xla_device *d, const xla_program *program, ls_message *
     return status;
 }
 
+static void remember(xla_device *d, const xla_program *program)
+{
+    size_t at = 0;
+    while (at < XLA_RECENT - 1 && d->recent[at] != program) at++;
+    memmove(d->recent + 1, d->recent, at * sizeof *d->recent);
+    d->recent[0] = program;
+}
+
 ls_status xla_flush(xla_device *d, ls_message *why)
 {
     if (!d->recording.first) return LS_OK;
     const xla_program *program;
     ls_status status = xla_program_get(d, &program, why);
-    if (!status && program->n_out) status = execute(d, program, why);
+    if (!status && program->n_out) {
+        status = execute(d, program, why);
+        remember(d, program);
+    }
     xla_recording_clear(d);
     return status;
 }

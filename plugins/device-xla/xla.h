@@ -11,6 +11,7 @@
 #ifndef LOCKSTEP_XLA_H
 #define LOCKSTEP_XLA_H
 
+#include <lockstep/device.h>
 #include <lockstep/plugin.h>
 #include <pthread.h>
 
@@ -46,14 +47,9 @@ typedef struct xla_recording {
     bool failed; /* out of memory */
 } xla_recording;
 
-/* What it did since it was opened. */
-typedef struct xla_counts {
-    uint64_t executed, compiled, loaded; /* programs */
-    uint64_t host_calls;                 /* operators that ran on the host */
-    char host_operators[200];            /* which */
-} xla_counts;
-
 typedef struct xla_program xla_program; /* compiled: cache.h */
+
+enum { XLA_RECENT = 4 };
 
 typedef struct xla_device {
     const ls_host *host;
@@ -65,11 +61,12 @@ typedef struct xla_device {
     size_t *spare; /* numbers of storages that are gone */
     size_t spares;
     xla_recording recording;
-    bool ended;            /* a step has, since the last began */
-    pjrt_event *running;   /* the step being executed; NULL: none */
-    pjrt_buffer **donated; /* arrays that it consumes */
+    const xla_program *recent[XLA_RECENT]; /* programs executed last, the latest first */
+    bool ended;                            /* a step has, since the last began */
+    pjrt_event *running;                   /* the step being executed; NULL: none */
+    pjrt_buffer **donated;                 /* arrays that it consumes */
     size_t donated_count;
-    xla_counts counts;
+    ls_device_counts counts;      /* since it was opened */
     bool is_on_host[LS_OP_COUNT]; /* an operator that ran on the host, and was reported */
 } xla_device;
 

@@ -49,6 +49,10 @@
     LS_SETTING(CUDA_WAITS, SWITCH, "0", "log where the host waits for a GPU, and which operators run on the host")     \
     LS_SETTING(CUDA_PROFILE, SWITCH, "0", "print what each operator took on a GPU when the run ends")                  \
     LS_SETTING(PROFILE, TEXT, "", "folder that gets a profile of every process (empty: none is taken)")                \
+    LS_SETTING(PJRT_LIBRARY, TEXT, "",                                                                                 \
+               "library through which device xla reaches its chips (empty: a TPU's, or a CPU's)")                      \
+    LS_SETTING(XLA_CACHE, TEXT, "",                                                                                    \
+               "folder of compiled programs (empty: lockstep/xla in the user's cache; off: none)")                     \
     LS_SETTING(MIXED_PRECISION, TEXT, "", "no, bf16 or fp16, unless the program says")                                 \
     LS_SETTING(CHECK_FINITE, SWITCH, "0", "fail at the first result or gradient that is NaN or infinite, and name it") \
     LS_SETTING(GRADIENT_ACCUMULATION_STEPS, TEXT, "", "batches for one optimiser step (empty: as the program says)")

@@ -1,5 +1,6 @@
 /* run.c - a run from ls_init to ls_finish: devices, errors, randomness, memory, backward. */
 #include <lockstep/checkpoint.h>
+#include <lockstep/device.h>
 
 #include <math.h>
 #include <stdarg.h>
@@ -10,6 +11,7 @@
 #include "base/config.h"
 #include "base/denormals.h"
 #include "base/descriptors.h"
+#include "base/library.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/opts.h"
@@ -192,6 +194,16 @@ ls_memory_stats ls_memory(ls_run *run)
         sum.device_requests += stats.requests;
     }
     return sum;
+}
+
+ls_device_counts ls_device_stats(const ls_run *run)
+{
+    ls_device_counts counts = {0};
+    const ls_device *d = run->device;
+    ls_device_stats_fn *stats = NULL;
+    if (d && d->library) stats = (ls_device_stats_fn *)ls_library_function(d->library, "ls_plugin_stats");
+    if (stats) stats(d->handle, &counts);
+    return counts;
 }
 
 /* ---- mixed precision ---- */

@@ -1,12 +1,13 @@
-/* steps.c - a step of training as one compiled program: it gives the CPU's numbers. */
+/* steps.c - a step of training as one compiled program: it gives the CPU's numbers, and is compiled once. */
 #include <lockstep.h>
 
 #include "check.h"
 
-enum { STEPS = 12, ROWS = 6 };
+enum { STEPS = 12, SETTLED = 3, ROWS = 6 };
 
 typedef struct outcome {
     double loss[STEPS];
+    ls_device_counts settled, end; /* after step SETTLED, and in the end */
 } outcome;
 
 /* Steps with a schedule, so that numbers change from one to the next. */
@@ -28,6 +29,7 @@ static outcome train(const char *device)
     ls_prepare(run, net, adam, schedule, loader);
     int step = 0;
     for (ls_batch b; ls_next(loader, &b); step++) {
+        if (step == SETTLED) out.settled = ls_device_stats(run);
         ls_tensor *loss = ls_cross_entropy(ls_forward(net, b.tensor[0]), b.tensor[1]);
         ls_backward(run, loss);
         ls_step(adam);
@@ -36,6 +38,7 @@ static outcome train(const char *device)
         out.loss[step] = ls_item(loss);
     }
     CHECK(step == STEPS);
+    out.end = ls_device_stats(run);
     CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
     CHECK(ls_finish(run) == 0);
     return out;
@@ -45,6 +48,21 @@ static void training_gives_the_numbers_of_the_cpu(void)
 {
     outcome cpu = train("cpu"), xla = train(XLA_DEVICE);
     for (int i = 0; i < STEPS; i++) CHECK_NEAR(xla.loss[i], cpu.loss[i], 1e-5);
+}
+
+static void a_steady_step_compiles_nothing(void)
+{
+    outcome xla = train(XLA_DEVICE);
+    CHECK_MSG(xla.end.compiled == xla.settled.compiled, "%llu programs were compiled after step %d",
+              (unsigned long long)(xla.end.compiled - xla.settled.compiled), SETTLED);
+    CHECK(xla.end.executed > xla.settled.executed);
+}
+
+/* Programs are found again by a second run of the process. */
+static void a_second_run_compiles_nothing(void)
+{
+    train(XLA_DEVICE);
+    CHECK(train(XLA_DEVICE).end.compiled == 0);
 }
 
 static void parts_of_a_tensor_are_written_and_read(void)
@@ -64,6 +82,8 @@ static void parts_of_a_tensor_are_written_and_read(void)
 int main(void)
 {
     CHECK_RUN(training_gives_the_numbers_of_the_cpu);
+    CHECK_RUN(a_steady_step_compiles_nothing);
+    CHECK_RUN(a_second_run_compiles_nothing);
     CHECK_RUN(parts_of_a_tensor_are_written_and_read);
     return check_done();
 }
