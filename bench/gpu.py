@@ -21,12 +21,16 @@ ROWS = [
     ("ResNet-50d frozen, 64 photos", ["bench/resnet_step", "--batch", "64", "--frozen"], ["resnet", "--batch", "64", "--frozen"]),
     ("ResNet-50d frozen, 256 photos", ["bench/resnet_step", "--batch", "256", "--frozen"], ["resnet", "--batch", "256", "--frozen"]),
 ]
+LONGEST = 120  # seconds of a program
 NUMBERS = {"ms": r"([\d.]+) ms (?:a|per) step", "GiB": r"([\d.]+) GiB", "start": r"first step after ([\d.]+) s"}
 
 
 def measure(command):
     """The numbers that a program prints; if it fails, its last line instead."""
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=200)
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LONGEST)
+    except subprocess.TimeoutExpired:
+        return {"ms": "-", "why": f"it was ended after {LONGEST} s"}
     found = {name: re.search(pattern, done.stdout) for name, pattern in NUMBERS.items()}
     if done.returncode or not found["ms"]:
         lines = done.stdout.strip().splitlines() or ["it printed nothing"]
