@@ -27,12 +27,12 @@ check()
         mkdir -p "$log.folder"
         cd "$log.folder"
         code=0
-        timeout "$limit" compute-sanitizer --tool "$tool" --print-limit 20 "$@" >"$log" 2>&1 || code=$?
-        [ $code -ne 124 ] || echo "OUT OF TIME" >>"$log"
+        timeout -k 5 "$limit" compute-sanitizer --tool "$tool" --print-limit 20 "$@" >"$log" 2>&1 || code=$?
+        [ $code -ne 124 ] && [ $code -ne 137 ] || echo "OUT OF TIME" >>"$log"
     ) &
 }
 
-# An array of checks that all tools make.
+# check_all TOOL - the programs that every tool watches
 check_all()
 {
     for part in $(seq "$parts"); do
@@ -56,7 +56,8 @@ for tool in "$@"; do
     late=$(grep -l '^OUT OF TIME' "$out/$tool".*.txt | wc -l)
     failed=$(grep -lE '^[0-9]+ passed, [1-9][0-9]* failed' "$out/$tool".*.txt | wc -l)
     echo "$tool: $clean of $all processes clean, $late out of time, $failed with wrong results, $(($(date +%s) - began)) s"
-    grep -hoE '(at|in) [A-Za-z_][^ (]*\(' "$out/$tool".*.txt | sort | uniq -c | sort -rn | head -20
+    sed -nE 's/^=+ (Invalid|Uninitialized|Race|Program hit|Error|Warning|Barrier|Divergent)/\1/p; s/^=+ .* at (.*)\+0x[0-9a-f]+.*/    at \1/p' \
+        "$out/$tool".*.txt | cut -c 1-200 | sort | uniq -c | sort -rn | head -30
     [ "$clean" = "$all" ] || status=1
 done
 exit $status
