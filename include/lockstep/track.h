@@ -184,8 +184,8 @@ LS_API void ls_track_n(ls_run *run, int64_t step, const ls_value *values, int64_
 /* Record a text. */
 LS_API void ls_track_text(ls_run *run, int64_t step, const char *name, const char *text);
 
-/* Record pictures: [C,H,W], or a grid of [N,C,H,W], where C is 1 or 3. Floats are 0 to 1, integers 0 to 255; what lies
- * outside is cut off. For TensorBoard and for trackers of one's own: the other formats hold no pictures. */
+/* Record pictures: [C,H,W], or a grid of [N,C,H,W], as for ls_image_write(): C is 1 or 3, numbers are u8 or
+ * floating in 0..1. For TensorBoard and for trackers of one's own: the other formats hold no pictures. */
 LS_API void ls_track_image(ls_run *run, int64_t step, const char *name, ls_tensor *image);
 
 /* How many of a tensor's elements lie where, e.g. of a weight or its gradient. Those that are not finite are left out.

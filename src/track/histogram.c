@@ -1,4 +1,6 @@
 /* histogram.c - where the elements of a tensor lie. */
+#include <lockstep/ops.h>
+
 #include <math.h>
 
 #include "base/memory.h"
@@ -20,10 +22,29 @@ static void find_range(const float *numbers, int64_t count, ls_histogram *h)
     }
 }
 
+/* All elements as f32; the caller frees them. NULL (and an error) on failure. */
+static float *read_numbers(ls_run *run, ls_tensor *t)
+{
+    size_t bytes = (size_t)ls_numel(t) * sizeof(float);
+    float *numbers = ls_sys_alloc(bytes ? bytes : 1);
+    if (!numbers) {
+        ls_fail(&run->errors, LS_ERR_MEMORY, "ls_track_histogram: no memory for %zu bytes", bytes);
+        return NULL;
+    }
+    ls_mark mark = ls_scope_begin(run);
+    ls_no_grad_begin(run);
+    bool read = ls_read(ls_cast(t, LS_F32), numbers, bytes);
+    ls_no_grad_end(run);
+    ls_scope_end(run, mark, NULL);
+    if (read) return numbers;
+    ls_sys_free(numbers);
+    return NULL;
+}
+
 bool ls_track_count(ls_run *run, ls_tensor *values, ls_histogram *h)
 {
     int64_t count = ls_numel(values);
-    float *numbers = ls_track_read(run, "ls_track_histogram", values);
+    float *numbers = read_numbers(run, values);
     if (!numbers) return false;
     *h = (ls_histogram){.bins = BINS};
     find_range(numbers, count, h);

@@ -5,12 +5,7 @@
 #include <lockstep/track.h>
 
 #include "base/message.h"
-
-/* Rows of RGB bytes [height, width, 3]. */
-typedef struct ls_track_picture {
-    uint8_t *rgb;
-    int64_t height, width;
-} ls_track_picture;
+#include "data/image/paint.h"
 
 /* What one call records. At most one of the last three is not NULL: it is the only value, which then has no number. */
 typedef struct ls_track_record {
@@ -19,16 +14,12 @@ typedef struct ls_track_record {
     size_t count;
     const ls_value *values;
     const char *text;
-    const ls_track_picture *picture;
+    const ls_painting *picture;
     const ls_histogram *histogram;
 } ls_track_record;
 
-/* picture.c: paint the pictures of a tensor; the caller frees rgb. False (and an error) if it holds none. */
-bool ls_track_paint(ls_run *run, ls_tensor *image, ls_track_picture *picture);
 /* histogram.c: count the elements of a tensor. False (and an error) on failure. */
 bool ls_track_count(ls_run *run, ls_tensor *values, ls_histogram *histogram);
-/* All elements of a tensor as f32; the caller frees them. NULL (and an error) on failure. */
-float *ls_track_read(ls_run *run, const char *who, ls_tensor *t);
 
 /* A setting of the run. */
 typedef struct ls_track_setting {

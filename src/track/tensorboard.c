@@ -126,7 +126,7 @@ static void put_text_value(ls_byte_buffer *b, const char *name, const char *text
     ls_proto_end(b, value);
 }
 
-static void put_image_value(ls_byte_buffer *b, const char *name, const ls_track_picture *picture)
+static void put_image_value(ls_byte_buffer *b, const char *name, const ls_painting *picture)
 {
     size_t value = ls_proto_begin(b, SUMMARY_VALUE);
     ls_proto_text(b, VALUE_TAG, name);

@@ -16,6 +16,7 @@
 
 static const ls_sink_format *const formats[] = {&ls_sink_tensorboard, &ls_sink_jsonl, &ls_sink_csv};
 enum { FORMATS = sizeof formats / sizeof *formats };
+enum { IN_A_ROW = 8, GAP = 2 }; /* of pictures in a grid, and pixels between them */
 
 struct ls_tracker {
     ls_object object;
@@ -184,7 +185,7 @@ static bool names_fit(ls_run *run, const char *who, const ls_value *values, int6
 static void tell_program(const ls_custom_tracker_opts *own, const ls_track_record *what)
 {
     const char *name = what->count ? what->values[0].name : "";
-    const ls_track_picture *p = what->picture;
+    const ls_painting *p = what->picture;
     if (what->text) {
         if (own->text) own->text(what->step, name, what->text, own->user);
     } else if (p) {
@@ -252,9 +253,10 @@ void ls_track_text(ls_run *run, int64_t step, const char *name, const char *text
 
 void ls_track_image(ls_run *run, int64_t step, const char *name, ls_tensor *image)
 {
-    ls_track_picture picture;
+    ls_painting picture;
     if (!run || ls_failed(run) || !next_tracker(run->objects)) return;
-    if (!name_fits(run, "ls_track_image", name) || !ls_track_paint(run, image, &picture)) return;
+    if (!name_fits(run, "ls_track_image", name) || !ls_image_paint(image, "ls_track_image", IN_A_ROW, GAP, &picture))
+        return;
     record_one(run, step, name, (ls_track_record){.picture = &picture});
     ls_sys_free(picture.rgb);
 }

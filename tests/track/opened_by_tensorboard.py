@@ -53,7 +53,7 @@ with tempfile.TemporaryDirectory() as folder:
     images = json.loads(ask("images/images", run="one", tag="samples", sample=0))
     check("a_picture_has_its_step", [i["step"] for i in images] == [2], images)
     png = ask("images/individualImage?" + images[0]["query"]) if images else b""
-    check("a_picture_is_a_png", png[:8] == b"\x89PNG\r\n\x1a\n" and struct.unpack(">II", png[16:24]) == (14, 4))
+    check("a_picture_is_a_png", png[:8] == b"\x89PNG\r\n\x1a\n" and struct.unpack(">II", png[16:24]) == (18, 8))
     histogram = json.loads(ask("histograms/histograms", run="one", tag="weights"))
     bins = histogram[0][2] if histogram else []
     check("histograms", abs(sum(count for _, _, count in bins) - 48) < 1e-6 and bins[0][0] <= 0 and bins[-1][1] >= 1, bins)
