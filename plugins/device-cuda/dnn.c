@@ -1,9 +1,11 @@
 /* dnn.c - cuDNN: the handle, and plans kept by what they depend on.
  *
  * cuDNN guesses which engine is fastest for a convolution. The first of its guesses are timed on the operands of the
- * first call, unless results must be the same in every run. */
+ * first call, unless results must be the same in every run, and the fastest is kept for the next program. */
 #include "dnn.h"
+#include "choices.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,7 +28,8 @@ struct dnn_plan {
 
 struct cuda_dnn {
     cudnnHandle_t handle;
-    cudaStream_t stream; /* of the handle */
+    cudaStream_t stream;   /* of the handle */
+    cuda_choices *choices; /* among cuDNN's guesses */
     int count;
     dnn_plan *slot[SLOTS]; /* by hash, the next free one after a collision */
 };
@@ -62,8 +65,19 @@ void cuda_dnn_free(cuda_dnn *dnn)
 {
     if (!dnn) return;
     forget_plans(dnn);
+    cuda_choices_close(dnn->choices);
     if (dnn->handle) cudnnDestroy(dnn->handle);
     free(dnn);
+}
+
+/* What cuDNN's guesses depend on, apart from the convolution. */
+static cuda_choices *open_choices(const cuda_device *d)
+{
+    struct cudaDeviceProp gpu;
+    char name[400];
+    if (cudaGetDeviceProperties(&gpu, d->index) != cudaSuccess) gpu.name[0] = '\0';
+    snprintf(name, sizeof name, "cudnn-%zu-%s-%d", cudnnGetVersion(), gpu.name, d->processors);
+    return cuda_choices_open(name);
 }
 
 /* The handle, set to a stream. */
@@ -72,7 +86,9 @@ static ls_status begin(cuda_device *d, cudaStream_t stream, ls_message *why)
     if (!d->dnn) {
         cuda_dnn *dnn = calloc(1, sizeof *dnn);
         if (!dnn) return cuda_refuse(why, LS_ERR_MEMORY, "no memory for the plans of convolutions");
-        ls_status status = check(cudnnCreate(&dnn->handle), "start", why);
+        dnn->choices = open_choices(d);
+        ls_status status = dnn->choices ? LS_OK : cuda_refuse(why, LS_ERR_MEMORY, "no memory for choices of engines");
+        if (status == LS_OK) status = check(cudnnCreate(&dnn->handle), "start", why);
         if (status == LS_OK) status = check(cudnnSetStream(dnn->handle, stream), "stream", why);
         if (status != LS_OK) {
             cuda_dnn_free(dnn);
@@ -146,16 +162,43 @@ static int fastest(cuda_device *d, cudaStream_t stream, dnn_plan *plan, void *co
     return best;
 }
 
+/* All that the choice depends on; no gaps. */
+typedef struct choice_key {
+    dnn_conv conv;
+    int64_t tf32;
+} choice_key;
+
+static choice_key key_of(const cuda_device *d, const dnn_conv *conv)
+{
+    return (choice_key){.conv = *conv, .tf32 = d->tf32};
+}
+
+/* With the plan that was the fastest in an earlier program, else with several. */
+static void make_graph(cuda_device *d, dnn_plan *plan)
+{
+    dnn_rules rules = {.tf32 = d->tf32, .deterministic = d->deterministic, .most = d->deterministic ? 1 : GUESSES};
+    choice_key key = key_of(d, &plan->conv);
+    rules.only = d->deterministic ? -1 : cuda_choices_find(d->dnn->choices, &key, sizeof key);
+    dnn_graph_make(d->dnn->handle, &plan->conv, rules, &plan->graph);
+    if (plan->graph.plan_count || rules.only < 0) return;
+    dnn_graph_end(&plan->graph);
+    rules.only = -1;
+    dnn_graph_make(d->dnn->handle, &plan->conv, rules, &plan->graph);
+}
+
 static ls_status plan_new(cuda_device *d, cudaStream_t stream, const dnn_conv *conv, void *const address[3],
                           dnn_plan **made, ls_message *why)
 {
     dnn_plan *plan = calloc(1, sizeof *plan);
     if (!plan) return cuda_refuse(why, LS_ERR_MEMORY, "no memory for the plan of a convolution");
     plan->conv = *conv;
-    dnn_rules rules = {.tf32 = d->tf32, .deterministic = d->deterministic};
-    dnn_graph_make(d->dnn->handle, conv, rules, d->deterministic ? 1 : GUESSES, &plan->graph);
+    make_graph(d, plan);
     plan->chosen = plan->graph.plan_count - 1;
-    if (plan->graph.plan_count > 1) plan->chosen = fastest(d, stream, plan, address);
+    if (plan->graph.plan_count > 1) {
+        plan->chosen = fastest(d, stream, plan, address);
+        choice_key key = key_of(d, conv);
+        cuda_choices_keep(d->dnn->choices, &key, sizeof key, plan->graph.number[plan->chosen]);
+    }
     *made = plan;
     return LS_OK;
 }

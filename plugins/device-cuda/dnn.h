@@ -35,16 +35,19 @@ typedef struct dnn_graph {
     cudnnStatus_t status; /* of the first call that failed */
     cudnnBackendDescriptor_t plan[DNN_CANDIDATES];
     int64_t workspace[DNN_CANDIDATES];
+    int number[DNN_CANDIDATES]; /* of the proposal, counted from the best guess; -1: of last resort */
     int plan_count;
 } dnn_graph;
 
-/* How engines may compute. */
+/* How engines may compute, and which are wanted. */
 typedef struct dnn_rules {
     bool tf32, deterministic;
+    int most; /* plans */
+    int only; /* the proposal of this number; -1: any */
 } dnn_rules;
 
-/* Up to `most` plans; none where cuDNN has no engine. Call dnn_graph_end() in any case. */
-void dnn_graph_make(cudnnHandle_t handle, const dnn_conv *conv, dnn_rules rules, int most, dnn_graph *graph);
+/* None where cuDNN has no engine. Call dnn_graph_end() in any case. */
+void dnn_graph_make(cudnnHandle_t handle, const dnn_conv *conv, dnn_rules rules, dnn_graph *graph);
 void dnn_graph_end(dnn_graph *graph);
 /* The addresses that a plan is executed with: x, w, y. NULL on failure. */
 cudnnBackendDescriptor_t dnn_pack(void *const address[3], void *workspace);

@@ -142,7 +142,7 @@ static bool keeps_rules(descriptor config, const dnn_conv *conv, dnn_rules rules
 }
 
 /* The plan of an engine, if it can be made. */
-static void add_plan(dnn_graph *g, cudnnHandle_t handle, descriptor config)
+static void add_plan(dnn_graph *g, cudnnHandle_t handle, descriptor config, int number)
 {
     descriptor plan = make(g, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     int64_t count, workspace = 0;
@@ -153,12 +153,13 @@ static void add_plan(dnn_graph *g, cudnnHandle_t handle, descriptor config)
                                  &workspace) != CUDNN_STATUS_SUCCESS)
         return;
     g->plan[g->plan_count] = plan;
+    g->number[g->plan_count] = number;
     g->workspace[g->plan_count++] = workspace;
 }
 
 /* Plans of what one of cuDNN's heuristics proposes, in its order. */
 static void add_plans(dnn_graph *g, cudnnHandle_t handle, descriptor whole, const dnn_conv *conv, dnn_rules rules,
-                      cudnnBackendHeurMode_t mode, int most)
+                      cudnnBackendHeurMode_t mode)
 {
     descriptor heuristic = make(g, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR), config[ENGINES];
     set_descriptor(g, heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, whole);
@@ -169,17 +170,18 @@ static void add_plans(dnn_graph *g, cudnnHandle_t handle, descriptor whole, cons
     if (g->status || cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
                                               ENGINES, &count, config) != CUDNN_STATUS_SUCCESS)
         return;
-    for (int64_t i = 0; i < count && i < ENGINES && g->plan_count < most; i++)
-        if (keeps_rules(config[i], conv, rules)) add_plan(g, handle, config[i]);
+    for (int i = 0; i < count && i < ENGINES && g->plan_count < rules.most; i++)
+        if ((rules.only < 0 || rules.only == i) && keeps_rules(config[i], conv, rules))
+            add_plan(g, handle, config[i], mode == CUDNN_HEUR_MODE_A ? i : -1);
 }
 
-void dnn_graph_make(cudnnHandle_t handle, const dnn_conv *conv, dnn_rules rules, int most, dnn_graph *graph)
+void dnn_graph_make(cudnnHandle_t handle, const dnn_conv *conv, dnn_rules rules, dnn_graph *graph)
 {
     memset(graph, 0, sizeof *graph);
     descriptor whole = describe(graph, handle, conv);
     if (graph->status) return;
-    add_plans(graph, handle, whole, conv, rules, CUDNN_HEUR_MODE_A, most);
-    if (!graph->plan_count) add_plans(graph, handle, whole, conv, rules, CUDNN_HEUR_MODE_FALLBACK, most);
+    add_plans(graph, handle, whole, conv, rules, CUDNN_HEUR_MODE_A);
+    if (!graph->plan_count && rules.only < 0) add_plans(graph, handle, whole, conv, rules, CUDNN_HEUR_MODE_FALLBACK);
 }
 
 void dnn_graph_end(dnn_graph *graph)

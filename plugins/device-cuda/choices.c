@@ -1,0 +1,137 @@
+/* choices.c - choices in a file, which several programs may read and extend at the same time: lines are appended, each
+ * by one call of write(), and of several lines for one key the last counts. */
+#include "choices.h"
+
+#include <ctype.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { SLOTS = 4096, MOST = 3072, LINE = 16 + 1 + 2 + 1 }; /* hash, space, number, newline */
+
+typedef struct choice {
+    uint64_t hash; /* 0: the slot is free */
+    int chosen;
+} choice;
+
+struct cuda_choices {
+    int file; /* -1: there is none */
+    int count;
+    choice slot[SLOTS]; /* by hash, the next free one after a collision */
+};
+
+/* FNV-1a; never 0. */
+static uint64_t hash_of(const void *key, size_t size)
+{
+    uint64_t hash = 14695981039346656037u;
+    for (size_t i = 0; i < size; i++) hash = (hash ^ ((const unsigned char *)key)[i]) * 1099511628211u;
+    return hash ? hash : 1;
+}
+
+/* Of this hash, or free. There is always a free one. */
+static choice *slot_of(cuda_choices *choices, uint64_t hash)
+{
+    size_t at = (size_t)(hash % SLOTS);
+    while (choices->slot[at].hash && choices->slot[at].hash != hash) at = (at + 1) % SLOTS;
+    return &choices->slot[at];
+}
+
+/* False: there is no room. */
+static bool remember(cuda_choices *choices, uint64_t hash, int chosen)
+{
+    choice *slot = slot_of(choices, hash);
+    if (!slot->hash && choices->count == MOST) return false;
+    choices->count += !slot->hash;
+    *slot = (choice){hash, chosen};
+    return true;
+}
+
+/* ---- the file ---- */
+
+/* The folder, made if it is not there; what fails here fails again on opening the file. */
+static void folder(char *path, size_t size)
+{
+    const char *own = getenv("LOCKSTEP_HOME"), *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    if (own && *own) {
+        snprintf(path, size, "%s", own);
+    } else {
+        if (cache && *cache) snprintf(path, size, "%s", cache);
+        else snprintf(path, size, "%s/.cache", home ? home : "");
+        mkdir(path, 0700);
+        size_t used = strlen(path);
+        snprintf(path + used, size - used, "/lockstep");
+    }
+    mkdir(path, 0700);
+}
+
+/* A line, without its newline: exactly what cuda_choices_keep() writes. */
+static bool read_line(const char *line, size_t length, uint64_t *hash, int *chosen)
+{
+    if (length != LINE - 1 || line[16] != ' ') return false;
+    for (size_t i = 0; i < length; i++)
+        if (i < 16 ? !isxdigit((unsigned char)line[i]) : i > 16 && !isdigit((unsigned char)line[i])) return false;
+    *hash = strtoull(line, NULL, 16);
+    *chosen = (line[17] - '0') * 10 + line[18] - '0';
+    return *hash != 0;
+}
+
+static void read_all(cuda_choices *choices)
+{
+    static const size_t most = (size_t)LINE * 2 * MOST; /* lines come twice where two programs tried at once */
+    char *text = malloc(most);
+    ssize_t got = text ? read(choices->file, text, most) : 0;
+    size_t length = got > 0 ? (size_t)got : 0;
+    for (size_t begin = 0; begin < length;) {
+        const char *newline = memchr(text + begin, '\n', length - begin);
+        size_t end = newline ? (size_t)(newline - text) : length;
+        uint64_t hash;
+        int chosen;
+        if (newline && read_line(text + begin, end - begin, &hash, &chosen)) remember(choices, hash, chosen);
+        begin = end + 1;
+    }
+    free(text);
+}
+
+cuda_choices *cuda_choices_open(const char *name)
+{
+    cuda_choices *choices = calloc(1, sizeof *choices);
+    if (!choices) return NULL;
+    char path[4096];
+    folder(path, sizeof path);
+    size_t used = strlen(path);
+    snprintf(path + used, sizeof path - used, "/%s", name);
+    for (char *c = path + used + 1; *c; c++)
+        if (!isalnum((unsigned char)*c) && *c != '.') *c = '-';
+    choices->file = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (choices->file >= 0) read_all(choices);
+    return choices;
+}
+
+void cuda_choices_close(cuda_choices *choices)
+{
+    if (!choices) return;
+    if (choices->file >= 0) close(choices->file);
+    free(choices);
+}
+
+int cuda_choices_find(const cuda_choices *choices, const void *key, size_t size)
+{
+    const choice *slot = slot_of((cuda_choices *)(uintptr_t)choices, hash_of(key, size));
+    return slot->hash ? slot->chosen : CUDA_CHOICE_UNKNOWN;
+}
+
+void cuda_choices_keep(cuda_choices *choices, const void *key, size_t size, int chosen)
+{
+    uint64_t hash = hash_of(key, size);
+    if (chosen < 0 || chosen > CUDA_MOST_CHOICE || !remember(choices, hash, chosen) || choices->file < 0) return;
+    char line[LINE + 1];
+    snprintf(line, sizeof line, "%016llx %02d\n", (unsigned long long)hash, chosen);
+    if (write(choices->file, line, LINE) == LINE) return;
+    close(choices->file); /* a full disk, say: the next program tries again */
+    choices->file = -1;
+}
