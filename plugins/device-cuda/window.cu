@@ -237,15 +237,40 @@ template <typename T> struct numbers<T, 1> {
 
 /* ---- sums ---- */
 
+enum { TABLED = 512 }; /* columns that are computed once for all lines of a block */
+
+/* What sees what across: spans of the outputs, and for gradients the outputs that see an input. */
+template <typename W> struct across_table {
+    span<W> output[TABLED];
+    int2 input[TABLED]; /* from, to */
+};
+
+static __device__ __forceinline__ bool is_tabled(const axis &a)
+{
+    return a.in <= TABLED && a.out <= TABLED;
+}
+
+template <typename W>
+static __device__ __forceinline__ void fill_table(const axis &a, bool inputs, across_table<W> *table)
+{
+    for (int o = threadIdx.x; o < a.out; o += blockDim.x) table->output[o] = span_of<W>(a, o);
+    for (int i = threadIdx.x; inputs && i < a.in; i += blockDim.x)
+        outputs_of<W>(a, i, &table->input[i].x, &table->input[i].y);
+    __syncthreads();
+}
+
 template <typename T, int GROUP> __global__ void __launch_bounds__(THREADS) window_sum(windows w)
 {
     typedef typename wide<T>::type W;
+    __shared__ across_table<W> table;
+    bool tabled = is_tabled(w.across);
+    if (tabled) fill_table(w.across, false, &table);
     EACH_LINE(s, GROUP, 1)
     {
         span<W> down = span_of<W>(w.down, s.row);
         EACH_SPOT(s, GROUP, 1)
         {
-            span<W> across = span_of<W>(w.across, s.column);
+            span<W> across = tabled ? table.output[s.column] : span_of<W>(w.across, s.column);
             const T *x = (const T *)w.x + offset(w.of_x, s.item, s.channel, down.first, across.first);
             W sum[GROUP] = {};
             for (int r = 0; r < down.count; r++) {
@@ -268,21 +293,27 @@ template <typename T, int GROUP> __global__ void __launch_bounds__(THREADS) wind
 template <typename T, int GROUP> __global__ void __launch_bounds__(THREADS) window_sum_grad(windows w)
 {
     typedef typename wide<T>::type W;
+    __shared__ across_table<W> table;
+    bool tabled = is_tabled(w.across);
+    if (tabled) fill_table(w.across, true, &table);
     EACH_LINE(s, GROUP, 1)
     {
         int top, bottom;
         outputs_of<W>(w.down, s.row, &top, &bottom);
+        span<W> topmost = {};
+        if (top < bottom) topmost = span_of<W>(w.down, top);
         EACH_SPOT(s, GROUP, 1)
         {
-            int left, right;
-            outputs_of<W>(w.across, s.column, &left, &right);
+            int2 see_it;
+            if (tabled) see_it = table.input[s.column];
+            else outputs_of<W>(w.across, s.column, &see_it.x, &see_it.y);
             W sum[GROUP] = {};
             for (int row = top; row < bottom; row++) {
-                span<W> down = span_of<W>(w.down, row);
+                span<W> down = row == top ? topmost : span_of<W>(w.down, row);
                 int r = s.row - down.first;
                 if (r < 0 || r >= down.count) continue;
-                for (int column = left; column < right; column++) {
-                    span<W> across = span_of<W>(w.across, column);
+                for (int column = see_it.x; column < see_it.y; column++) {
+                    span<W> across = tabled ? table.output[column] : span_of<W>(w.across, column);
                     int c = s.column - across.first;
                     if (c < 0 || c >= across.count) continue;
                     W weight = (r ? down.rest : down.lead) * (c ? across.rest : across.lead);
@@ -302,80 +333,89 @@ template <typename T, int GROUP> __global__ void __launch_bounds__(THREADS) wind
 
 /* ---- maxima ---- */
 
-enum {
-    TOGETHER = 3,
-    SIDE = 2
-}; /* rows and columns loaded at once; pixels of a gradient that a thread takes, squared */
+enum { TOGETHER = 3, SIDE = 2 }; /* columns loaded at once; pixels of a gradient that a thread takes, squared */
 
-/* The largest so far: the first of equals; the last NaN where there is one. */
-template <typename T, int GROUP> struct maximum {
+/* NaN where one of them is. */
+static __device__ __forceinline__ float larger(float a, float b)
+{
+    float larger_one;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger_one) : "f"(a), "f"(b));
+    return larger_one;
+}
+static __device__ __forceinline__ double larger(double a, double b)
+{
+    return a > b || a != a ? a : b;
+}
+
+/* The largest so far, and WHERE it is: the first of equals; the last NaN where there is one. */
+template <typename T, int GROUP, bool WHERE> struct maximum {
     typedef typename wide<T>::type W;
     W best[GROUP];
-    int32_t at[GROUP];
+    int32_t at[GROUP]; /* of no use without WHERE */
     bool any;
 
     __device__ __forceinline__ maximum() : any(false)
     {
 #pragma unroll
-        for (int k = 0; k < GROUP; k++) best[k] = -(W)INFINITY, at[k] = -1;
+        for (int k = 0; k < GROUP; k++) {
+            best[k] = -(W)INFINITY;
+            if constexpr (WHERE) at[k] = -1;
+        }
     }
     __device__ __forceinline__ void look_at(const numbers<T, GROUP> &x, int32_t here)
     {
 #pragma unroll
         for (int k = 0; k < GROUP; k++) {
             W value = as<W>(x.at.element[k]);
-            bool better = value > best[k] || value != value;
-            at[k] = better || !any ? here : at[k];
-            best[k] = better ? value : best[k];
+            if constexpr (WHERE) {
+                bool better = value > best[k] || value != value;
+                at[k] = better || !any ? here : at[k];
+                best[k] = better ? value : best[k];
+            } else {
+                best[k] = larger(value, best[k]);
+            }
         }
         any = true;
     }
 };
 
-/* Some rows and TOGETHER columns of a window, from (row, column) on: all are loaded before the first is looked at.
- * x: pixel (0, 0). `rows`, `columns`: how many of the window are left. */
-template <typename T, int GROUP>
-static __device__ __forceinline__ void look_at_tile(const windows &w, const T *x, int row, int column, int rows,
-                                                    int columns, maximum<T, GROUP> *found)
+template <typename T, int GROUP, bool WHERE> __global__ void __launch_bounds__(THREADS, 4) window_max(windows w)
 {
-    numbers<T, GROUP> seen[TOGETHER][TOGETHER];
-    bool there[TOGETHER][TOGETHER];
-#pragma unroll
-    for (int i = 0; i < TOGETHER * TOGETHER; i++) {
-        int r = i / TOGETHER, c = i % TOGETHER;
-        int down = row + r * w.down.dilation, across = column + c * w.across.dilation;
-        there[r][c] = r < rows && down >= 0 && down < w.down.in && c < columns && across >= 0 && across < w.across.in;
-        seen[r][c].load(x + down * w.of_x.row + across * w.of_x.column, there[r][c]);
-    }
-#pragma unroll
-    for (int i = 0; i < TOGETHER * TOGETHER; i++) {
-        int r = i / TOGETHER, c = i % TOGETHER;
-        int down = row + r * w.down.dilation, across = column + c * w.across.dilation;
-        if (there[r][c]) found->look_at(seen[r][c], down * w.across.in + across);
-    }
-}
-
-template <typename T, int GROUP> __global__ void __launch_bounds__(THREADS) window_max(windows w)
-{
-    int together = w.across.kernel > TOGETHER ? 1 : TOGETHER; /* rows, so that pixels are seen in their order */
     EACH_LINE(s, GROUP, 1)
     {
         int top = s.row * w.down.stride - w.down.padding;
         EACH_SPOT(s, GROUP, 1)
         {
             int left = s.column * w.across.stride - w.across.padding;
-            const T *x = (const T *)w.x + offset(w.of_x, s.item, s.channel, 0, 0);
-            maximum<T, GROUP> found;
-            for (int r = 0; r < w.down.kernel; r += together)
-                for (int c = 0; c < w.across.kernel; c += TOGETHER)
-                    look_at_tile(w, x, top + r * w.down.dilation, left + c * w.across.dilation,
-                                 min(w.down.kernel - r, together), w.across.kernel - c, &found);
-            numbers<T, GROUP> y;
-            numbers<int32_t, GROUP> at;
+            maximum<T, GROUP, WHERE> found;
+            for (int r = 0; r < w.down.kernel; r++) {
+                int row = top + r * w.down.dilation;
+                if (row < 0 || row >= w.down.in) continue;
+                const T *line_of_x = (const T *)w.x + offset(w.of_x, s.item, s.channel, row, 0);
+                for (int c = 0; c < w.across.kernel; c += TOGETHER) {
+                    numbers<T, GROUP> seen[TOGETHER];
+                    bool there[TOGETHER];
 #pragma unroll
-            for (int k = 0; k < GROUP; k++) y.at.element[k] = as<T>(found.best[k]), at.at.element[k] = found.at[k];
+                    for (int u = 0; u < TOGETHER; u++) {
+                        int column = left + (c + u) * w.across.dilation;
+                        there[u] = c + u < w.across.kernel && column >= 0 && column < w.across.in;
+                        seen[u].load(line_of_x + column * w.of_x.column, there[u]);
+                    }
+#pragma unroll
+                    for (int u = 0; u < TOGETHER; u++)
+                        if (there[u]) found.look_at(seen[u], row * w.across.in + left + (c + u) * w.across.dilation);
+                }
+            }
+            numbers<T, GROUP> y;
+#pragma unroll
+            for (int k = 0; k < GROUP; k++) y.at.element[k] = as<T>(found.best[k]);
             y.store((T *)w.y + offset(w.of_y, s.item, s.channel, s.row, s.column));
-            if (w.where) at.store(w.where + offset(w.of_where, s.item, s.channel, s.row, s.column));
+            if constexpr (WHERE) {
+                numbers<int32_t, GROUP> at;
+#pragma unroll
+                for (int k = 0; k < GROUP; k++) at.at.element[k] = found.at[k];
+                at.store(w.where + offset(w.of_where, s.item, s.channel, s.row, s.column));
+            }
         }
     }
 }
@@ -389,9 +429,10 @@ static __device__ __forceinline__ void outputs_of_side(const axis &a, int i, int
 }
 
 /* An output that does not see a pixel has its maximum elsewhere. */
-template <typename T, int GROUP> __global__ void __launch_bounds__(THREADS) window_max_grad(windows w)
+template <typename T, int GROUP> __global__ void __launch_bounds__(THREADS, 2) window_max_grad(windows w)
 {
     typedef typename wide<T>::type W;
+    enum { SQUARE = SIDE * SIDE };
     EACH_LINE(s, GROUP, SIDE)
     {
         int top, bottom;
@@ -400,22 +441,23 @@ template <typename T, int GROUP> __global__ void __launch_bounds__(THREADS) wind
         {
             int left, right;
             outputs_of_side(w.across, s.column, w.width, &left, &right);
-            W sum[SIDE * SIDE][GROUP] = {};
-            for (int row = top; row < bottom; row++) {
+            int down = right - left > SIDE ? 1 : SIDE; /* rows at once, so that outputs are added in their order */
+            W sum[SQUARE][GROUP] = {};
+            for (int row = top; row < bottom; row += down) {
                 for (int column = left; column < right; column += SIDE) {
-                    numbers<T, GROUP> dy[SIDE];
-                    numbers<int32_t, GROUP> at[SIDE];
+                    numbers<T, GROUP> dy[SQUARE];
+                    numbers<int32_t, GROUP> at[SQUARE];
 #pragma unroll
-                    for (int u = 0; u < SIDE; u++) {
-                        bool there = column + u < right;
-                        dy[u].load((const T *)w.x + offset(w.of_x, s.item, s.channel, row, column + u), there);
-                        at[u].load(w.where + offset(w.of_where, s.item, s.channel, row, column + u), there);
+                    for (int u = 0; u < SQUARE; u++) {
+                        int r = row + u / SIDE, c = column + u % SIDE;
+                        bool there = u / SIDE < down && r < bottom && c < right;
+                        dy[u].load((const T *)w.x + offset(w.of_x, s.item, s.channel, r, c), there);
+                        at[u].load(w.where + offset(w.of_where, s.item, s.channel, r, c), there);
                     }
 #pragma unroll
-                    for (int i = 0; i < SIDE * SIDE * SIDE; i++) {
-                        int pixel = i / SIDE, u = i % SIDE;
+                    for (int i = 0; i < SQUARE * SQUARE; i++) {
+                        int pixel = i / SQUARE, u = i % SQUARE;
                         int32_t here = (s.row + pixel / SIDE) * w.width + s.column + pixel % SIDE;
-                        if (column + u >= right) continue;
 #pragma unroll
                         for (int k = 0; k < GROUP; k++)
                             sum[pixel][k] += at[u].at.element[k] == here ? as<W>(dy[u].at.element[k]) : 0;
@@ -423,7 +465,7 @@ template <typename T, int GROUP> __global__ void __launch_bounds__(THREADS) wind
                 }
             }
 #pragma unroll
-            for (int pixel = 0; pixel < SIDE * SIDE; pixel++) {
+            for (int pixel = 0; pixel < SQUARE; pixel++) {
                 int row = s.row + pixel / SIDE, column = s.column + pixel % SIDE;
                 if (row >= w.height || column >= w.width) continue;
                 numbers<T, GROUP> dx;
@@ -464,7 +506,8 @@ static void launch(const cuda_device *d, cudaStream_t stream, window_work work, 
     unsigned threads = (unsigned)(length < THREADS ? (length + 31) / 32 * 32 : (int64_t)THREADS);
     if (work == SUM) window_sum<T, GROUP><<<grid, threads, 0, stream>>>(w);
     else if (work == SUM_GRAD) window_sum_grad<T, GROUP><<<grid, threads, 0, stream>>>(w);
-    else if (work == MAX) window_max<T, GROUP><<<grid, threads, 0, stream>>>(w);
+    else if (work == MAX && w.where) window_max<T, GROUP, true><<<grid, threads, 0, stream>>>(w);
+    else if (work == MAX) window_max<T, GROUP, false><<<grid, threads, 0, stream>>>(w);
     else window_max_grad<T, GROUP><<<grid, threads, 0, stream>>>(w);
 }
 

@@ -74,6 +74,12 @@ static void check_max(picture p, int64_t kernel, int64_t stride, int64_t padding
                     .in = {&dy->view, &where->view},
                     .out = {&dx->view},
                     .attrs = call.attrs};
+    ls_call alone = call; /* without the positions */
+    alone.n_out = 1;
+    if (bare_run(&alone)) {
+        bare_fetch(y);
+        bare_compare("y alone", y->numel, y->value, max, 0);
+    }
     if (bare_run(&call) && bare_run(&back)) {
         bare_fetch(y), bare_fetch(where), bare_fetch(dx);
         bare_compare("y", y->numel, y->value, max, 0);
@@ -251,6 +257,8 @@ static void rates(int64_t n)
     call.attrs = pool_attrs(3, 2, 1, 1, true);
     printf("batch %lld\n", (long long)n);
     rate("max_pool2d 64@112", &call, 7 * small);
+    call.n_out = 1;
+    rate("max_pool2d 64@112 alone", &call, 5 * small);
     ls_call back = {
         .op = LS_OP_max_pool2d_grad, .n_in = 2, .n_out = 1, .in = {&y->view, &where->view}, .out = {&x->view}};
     back.attrs = call.attrs;
