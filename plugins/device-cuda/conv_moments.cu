@@ -205,15 +205,23 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT)
 
 /* ---- all chunks ---- */
 
-enum { ADDERS = 1024, TOGETHER = 128, TEAMS = ADDERS / TOGETHER };
+enum { ADDERS = 1024, TOGETHER = 128, TEAMS = ADDERS / TOGETHER, AT_ONCE = 12 };
 
 /* Totals of TOGETHER numbers, number i by threads i, i + TOGETHER, ...: one after the other, then all teams. */
 static __device__ double total_of_chunks(const float *numbers, int64_t stride, int chunks, double (*shared)[TOGETHER])
 {
     int i = threadIdx.x % TOGETHER, team = threadIdx.x / TOGETHER;
     double total = 0;
-#pragma unroll 4
-    for (int chunk = team; chunk < chunks; chunk += TEAMS) total += numbers[chunk * stride];
+    for (int chunk = team; chunk < chunks; chunk += AT_ONCE * TEAMS) {
+        float some[AT_ONCE];
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) {
+            int from = chunk + k * TEAMS;
+            some[k] = from < chunks ? __ldcg(numbers + from * stride) : 0;
+        }
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) total += some[k];
+    }
     __syncthreads();
     shared[team][i] = total;
     __syncthreads();
@@ -247,51 +255,49 @@ static __global__ void __launch_bounds__(ADDERS) covariance(const float *product
 
 /* ---- weights and vector of the product ---- */
 
-enum { FOLDERS = 256, OUTPUTS = 8 /* of a block */, MOST_CHANNELS = FOLDERS };
+enum { FOLDERS = 256, OUTPUTS = FOLDERS / 32 /* of a block, one for each warp at last */, MOST_CHANNELS = FOLDERS };
 
-/* Sum over the block; all threads get it. */
-static __device__ double block_sum(double x, double *shared)
-{
-    x = warp_sum(x);
-    __syncthreads();
-    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = x;
-    __syncthreads();
-    x = 0;
-    for (int i = 0; i < FOLDERS / 32; i++) x += shared[i];
-    return x;
-}
-
-/* A thread has a channel of x, a row of cov; where there are fewer channels than threads, several share the columns. */
+/* A thread has a channel of x, a column of cov; where there are fewer channels than threads, several share its rows. */
 template <typename T>
 static __global__ void __launch_bounds__(FOLDERS)
     fold(const T *weights, int channels, int outputs, const float *mean, const float *cov, batch_norm_channels c,
          struct channels bias, T *folded, T *vector)
 {
-    __shared__ float w[OUTPUTS][MOST_CHANNELS];
-    __shared__ double shared[FOLDERS / 32];
+    __shared__ __align__(16) float w[MOST_CHANNELS][OUTPUTS];
+    __shared__ float part[OUTPUTS][FOLDERS], scale[OUTPUTS];
     int first = (int)blockIdx.x * OUTPUTS, j = threadIdx.x % channels, team = threadIdx.x / channels;
     int teams = FOLDERS / channels, own = min(OUTPUTS, outputs - first);
-    for (int i = threadIdx.x; i < own * channels; i += FOLDERS)
-        w[i / channels][i % channels] = as<float>(weights[(int64_t)first * channels + i]);
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, output = first + warp;
+    channel_values before = {};
+    double added = 0;
+    if (warp < own) before = read_channel(c, output), added = channel(bias, output, 0);
+    for (int i = threadIdx.x; i < OUTPUTS * channels; i += FOLDERS)
+        w[i % channels][i / channels] = i < own * channels ? as<float>(weights[(int64_t)first * channels + i]) : 0;
     __syncthreads();
     float sum[OUTPUTS] = {};
 #pragma unroll 16
     for (int i = team * channels / teams; i < (team + 1) * channels / teams; i++) {
-        float both = cov[i * channels + j];
-#pragma unroll
-        for (int o = 0; o < OUTPUTS; o++) sum[o] += o < own ? w[o][i] * both : 0;
+        float both = __ldg(cov + i * channels + j);
+        float4 low = *(const float4 *)w[i], high = *(const float4 *)(w[i] + 4);
+        sum[0] += low.x * both, sum[1] += low.y * both, sum[2] += low.z * both, sum[3] += low.w * both;
+        sum[4] += high.x * both, sum[5] += high.y * both, sum[6] += high.z * both, sum[7] += high.w * both;
     }
 #pragma unroll
-    for (int o = 0; o < OUTPUTS; o++) {
-        if (o >= own) break;
-        double var = block_sum((double)sum[o] * w[o][j], shared);
-        double center = block_sum(team == 0 ? (double)w[o][j] * mean[j] : 0, shared);
-        double added = channel(bias, first + o, 0);
-        coefficients<double> found = finish_forward<double>(c, read_channel(c, first + o), first + o, center + added,
-                                                            fmax(var, 0.0) * c.count, threadIdx.x == 0);
-        if (team == 0) folded[(int64_t)(first + o) * channels + j] = as<T>((float)(w[o][j] * found.scale));
-        if (threadIdx.x == 0) vector[first + o] = as<T>((float)(found.shift + added * found.scale));
+    for (int o = 0; o < OUTPUTS; o++) part[o][threadIdx.x] = sum[o] * w[j][o];
+    __syncthreads();
+    double var = 0, center = 0;
+    for (int i = lane; i < FOLDERS; i += 32) var += part[warp][i];
+    for (int i = lane; i < channels; i += 32) center += (double)w[i][warp] * mean[i];
+    var = warp_sum(var), center = warp_sum(center);
+    if (lane == 0 && warp < own) {
+        coefficients<double> found =
+            finish_forward<double>(c, before, output, center + added, fmax(var, 0.0) * c.count, true);
+        vector[output] = as<T>((float)(found.shift + added * found.scale));
+        scale[warp] = (float)found.scale;
     }
+    __syncthreads();
+    for (int i = threadIdx.x; i < own * channels; i += FOLDERS)
+        folded[(int64_t)first * channels + i] = as<T>(w[i % channels][i / channels] * scale[i / channels]);
 }
 
 /* ---- the whole ---- */
