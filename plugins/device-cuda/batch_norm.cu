@@ -5,12 +5,13 @@
 #include "batch_norm.cuh"
 #include "layout.h"
 
-/* ---- channels alone, where statistics of the batch are not needed ---- */
+/* ---- channels alone, where sums over the batch are not needed, or there already: [C], else NULL ---- */
 
-template <typename W> __global__ void constants(batch_norm_channels c, int64_t n)
+template <typename W>
+__global__ void finish_channels(batch_norm_channels c, int64_t n, const float *first, const float *second)
 {
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) write_channel<W>(c, read_channel(c, i), i, 0, 0, 0);
+    if (i < n) write_channel<W>(c, read_channel(c, i), i, 0, first ? first[i] : 0, second ? second[i] : 0);
 }
 
 /* ---- a call ---- */
@@ -26,6 +27,8 @@ typedef struct work {
     cuda_order order;
     batch_norm_data data;
     batch_norm_channels channels;
+    bool has_sums; /* those below are of the batch */
+    const float *sums[2];
     cuda_form form[MOST_OPERANDS];
     ls_workspace coefficients;
 } work;
@@ -85,10 +88,12 @@ static ls_status gather(work *w, bool sums, ls_message *why)
     CUDA_TRY(cuda_take(w->d, 3 * vector, &w->coefficients, why));
     char *at = (char *)w->coefficients.address;
     w->channels.scale = at, w->channels.slope = at + vector, w->channels.shift = at + 2 * vector;
-    if (!sums) {
-        unsigned blocks = (unsigned)((w->data.channels + 255) / 256);
-        if (w->dtype == LS_F64) constants<double><<<blocks, 256, 0, w->stream>>>(w->channels, w->data.channels);
-        else constants<float><<<blocks, 256, 0, w->stream>>>(w->channels, w->data.channels);
+    if (!sums || w->has_sums) {
+        int64_t n = w->data.channels;
+        unsigned blocks = (unsigned)((n + 255) / 256);
+        const float *one = w->has_sums ? w->sums[0] : NULL, *two = w->has_sums ? w->sums[1] : NULL;
+        if (w->dtype == LS_F64) finish_channels<double><<<blocks, 256, 0, w->stream>>>(w->channels, n, one, two);
+        else finish_channels<float><<<blocks, 256, 0, w->stream>>>(w->channels, n, one, two);
         return CUDA_LAUNCHED(why);
     }
     ls_workspace space = {};
@@ -109,7 +114,7 @@ static ls_status write(work *w, ls_message *why)
 /* Both passes. `sums`: the second needs what the first finds. */
 static ls_status normalise(work *w, bool sums, bool results, ls_message *why)
 {
-    if (w->pixels && results && batch_norm_once_fits(w->d, w->dtype, w->data, w->channels)) {
+    if (w->pixels && results && !w->has_sums && batch_norm_once_fits(w->d, w->dtype, w->data, w->channels)) {
         ls_workspace space = {};
         CUDA_TRY(cuda_take(w->d, batch_norm_once_space(w->d, w->data), &space, why));
         ls_status status = batch_norm_once(w->d, w->stream, w->dtype, w->data, w->channels, space.address, why);
@@ -132,6 +137,7 @@ static ls_status forward(work *w, const ls_call *call, ls_message *why)
     c->mean = channels_of(call->in[3]), c->var = channels_of(call->in[4]);
     c->save_mean = channels_of(call->out[1]), c->save_rstd = channels_of(call->out[2]);
     c->running_mean = channels_of(call->out[4]), c->running_var = channels_of(call->out[5]);
+    w->has_sums = c->training && w->pixels && cuda_conv_sums && cuda_conv_sums(w->d, call->in[0], w->sums);
     CUDA_TRY(normalise(w, c->training, true, why));
     return cuda_form_store(w->d, w->stream, &w->form[2], y, why);
 }

@@ -26,20 +26,22 @@ static dnn_conv geometry(const ls_call *call, dnn_pass pass, const ls_operand *c
     return conv;
 }
 
-static int64_t alignment_of(void *const address[3])
+static int64_t alignment_of(void *const address[DNN_OPERANDS])
 {
     uintptr_t bits = (uintptr_t)address[X] | (uintptr_t)address[W] | (uintptr_t)address[Y] | 16;
     return (int64_t)(bits & -bits);
 }
 
-/* By cuDNN, or by own kernels where it cannot. */
-static ls_status compute(cuda_device *d, cudaStream_t stream, dnn_conv *conv, void *const address[3], bool empty,
-                         ls_message *why)
+/* By cuDNN, or by own kernels where it cannot. `is_whole`: nothing is done with the result afterwards. */
+static ls_status compute(cuda_device *d, cudaStream_t stream, dnn_conv *conv, void *const address[DNN_OPERANDS],
+                         bool empty, bool is_whole, ls_message *why)
 {
     dnn_plan *plan = NULL;
     conv->alignment = alignment_of(address);
     if (conv->dtype != LS_F64 && !empty) CUDA_TRY(dnn_find(d, stream, conv, address, &plan, why));
-    return plan ? dnn_run(d, stream, plan, address, why) : conv_plain(d, stream, conv, address, why);
+    if (!plan) return conv_plain(d, stream, conv, address, why);
+    bool may_be_normed = is_whole && conv->pass == DNN_FORWARD;
+    return (may_be_normed ? dnn_run_for_norm : dnn_run)(d, stream, plan, address, why);
 }
 
 static bool is_plain(const conv_finish_with *with)
@@ -60,7 +62,7 @@ static ls_status convolve_forms(cuda_device *d, cudaStream_t stream, dnn_conv *c
     int to = result[conv->pass];
     const ls_operand *y = role[to];
     ls_dtype type = (ls_dtype)conv->dtype;
-    void *address[3];
+    void *address[DNN_OPERANDS] = {NULL};
     for (int i = 0; i < 3; i++) {
         if (i != to) CUDA_TRY(cuda_form_in(d, stream, role[i], type, CUDA_CHANNELS_LAST, &form[i], why));
         else if (!with->accumulate) CUDA_TRY(cuda_form_out(d, y, type, CUDA_CHANNELS_LAST, &form[i], why));
@@ -68,8 +70,9 @@ static ls_status convolve_forms(cuda_device *d, cudaStream_t stream, dnn_conv *c
         address[i] = form[i].view.data;
     }
     bool empty = !cuda_numel(role[0]) || !cuda_numel(role[1]) || !cuda_numel(role[2]);
-    CUDA_TRY(compute(d, stream, conv, address, empty, why));
-    if (address[to] == y->data && is_plain(with)) return LS_OK;
+    bool is_whole = address[to] == y->data && is_plain(with);
+    CUDA_TRY(compute(d, stream, conv, address, empty, is_whole, why));
+    if (is_whole) return LS_OK;
     return conv_finish(d, stream, &form[to].view, with, y, why);
 }
 

@@ -10,7 +10,7 @@ extern "C" {
 
 /* conv_plain.cu: convolutions that cuDNN does not support, and all in f64. Operands are those of dnn_conv; address: x,
  * w, y. */
-ls_status conv_plain(cuda_device *d, cudaStream_t stream, const dnn_conv *conv, void *const address[3],
+ls_status conv_plain(cuda_device *d, cudaStream_t stream, const dnn_conv *conv, void *const address[DNN_OPERANDS],
                      ls_message *why);
 
 /* conv_pointwise.c: gradients of a convolution whose windows are single pixels, one after the other. role: x, w, y. */

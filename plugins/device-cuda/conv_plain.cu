@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(THREADS) plain_dweight(dnn_conv conv, const T 
 }
 
 template <typename T>
-static void launch(const cuda_device *d, cudaStream_t stream, const dnn_conv &conv, void *const address[3])
+static void launch(const cuda_device *d, cudaStream_t stream, const dnn_conv &conv, void *const address[DNN_OPERANDS])
 {
     T *x = (T *)address[0], *w = (T *)address[1], *y = (T *)address[2];
     int64_t n = 0, most = 16 * (int64_t)d->processors;
@@ -132,7 +132,8 @@ static void launch(const cuda_device *d, cudaStream_t stream, const dnn_conv &co
     else plain_dweight<T><<<grid, THREADS, 0, stream>>>(conv, x, w, y, n);
 }
 
-ls_status conv_plain(cuda_device *d, cudaStream_t stream, const dnn_conv *conv, void *const address[3], ls_message *why)
+ls_status conv_plain(cuda_device *d, cudaStream_t stream, const dnn_conv *conv, void *const address[DNN_OPERANDS],
+                     ls_message *why)
 {
     CUDA_FLOATING(conv->dtype, why, launch<T>(d, stream, *conv, address));
     return CUDA_LAUNCHED(why);

@@ -38,6 +38,7 @@ typedef struct cuda_device {
     cuda_dnn *dnn;               /* made by the first convolution */
     bool host_said[LS_OP_COUNT]; /* it was logged that this operator runs on the host */
     int64_t host_calls;          /* operators that ran on the host, for want of a kernel */
+    uint64_t calls;              /* operators and copies so far */
 } cuda_device;
 
 /* Enqueue one operator, or report why not. Scratch memory comes from cuda_take(). */
@@ -144,6 +145,9 @@ ls_status cuda_convert(cuda_device *d, cudaStream_t stream, const ls_operand *fr
 
 void cuda_blas_free(cuda_blas *blas) __attribute__((weak));
 void cuda_dnn_free(cuda_dnn *dnn) __attribute__((weak));
+/* Sums of x and of its squares by channel, f32 on the device, if the convolution that wrote x in this call or the one
+ * before it left them there. To be asked by a batch norm that needs them, so that they are there the next time. */
+bool cuda_conv_sums(cuda_device *d, const ls_operand *x, const float *sums[2]) __attribute__((weak));
 
 #ifdef __cplusplus
 }

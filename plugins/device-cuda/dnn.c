@@ -9,30 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLOTS = 1024, MOST_PLANS = 768, GUESSES = 4, TIMED_RUNS = 3, PACKS = 12 };
-
-/* Addresses as cuDNN takes them. Making such a pack costs as much as an execution, and training comes back to the same
- * addresses step after step. */
-typedef struct pack {
-    void *address[4]; /* x, w, y, workspace */
-    cudnnBackendDescriptor_t descriptor;
-} pack;
-
-struct dnn_plan {
-    dnn_conv conv;
-    dnn_graph graph;
-    int chosen; /* of the graph's plans; -1: there is none */
-    pack packs[PACKS];
-    int next_pack; /* to be replaced */
-};
-
-struct cuda_dnn {
-    cudnnHandle_t handle;
-    cudaStream_t stream;   /* of the handle */
-    cuda_choices *choices; /* among cuDNN's guesses */
-    int count;
-    dnn_plan *slot[SLOTS]; /* by hash, the next free one after a collision */
-};
+enum { GUESSES = 4, TIMED_RUNS = 3 };
 
 static ls_status check(cudnnStatus_t status, const char *what, ls_message *why)
 {
@@ -45,7 +22,7 @@ static ls_status check(cudnnStatus_t status, const char *what, ls_message *why)
 
 static void plan_free(dnn_plan *plan)
 {
-    for (int i = 0; i < PACKS; i++)
+    for (int i = 0; i < DNN_PACKS; i++)
         if (plan->packs[i].descriptor) cudnnBackendDestroyDescriptor(plan->packs[i].descriptor);
     dnn_graph_end(&plan->graph);
     free(plan);
@@ -53,18 +30,20 @@ static void plan_free(dnn_plan *plan)
 
 static void forget_plans(cuda_dnn *dnn)
 {
-    for (int i = 0; i < SLOTS; i++) {
+    for (int i = 0; i < DNN_SLOTS; i++) {
         if (!dnn->slot[i]) continue;
         plan_free(dnn->slot[i]);
         dnn->slot[i] = NULL;
     }
     dnn->count = 0;
+    dnn->last.plan = NULL;
 }
 
 void cuda_dnn_free(cuda_dnn *dnn)
 {
     if (!dnn) return;
     forget_plans(dnn);
+    if (dnn->sums) cudaFree(dnn->sums);
     cuda_choices_close(dnn->choices);
     if (dnn->handle) cudnnDestroy(dnn->handle);
     free(dnn);
@@ -103,21 +82,23 @@ static ls_status begin(cuda_device *d, cudaStream_t stream, ls_message *why)
 }
 
 /* The pack for these addresses, kept from an earlier call or made now; NULL on failure. */
-static cudnnBackendDescriptor_t pack_for(dnn_plan *plan, void *const address[3], void *workspace)
+static cudnnBackendDescriptor_t pack_for(dnn_plan *plan, void *const address[DNN_OPERANDS], void *workspace)
 {
-    void *const wanted[4] = {address[0], address[1], address[2], workspace};
-    for (int i = 0; i < PACKS; i++)
+    void *wanted[DNN_OPERANDS + 1] = {address[DNN_X], address[DNN_W], address[DNN_Y]};
+    if (plan->conv.sums) wanted[DNN_SUM] = address[DNN_SUM], wanted[DNN_SQUARES] = address[DNN_SQUARES];
+    wanted[DNN_OPERANDS] = workspace;
+    for (int i = 0; i < DNN_PACKS; i++)
         if (memcmp(plan->packs[i].address, wanted, sizeof wanted) == 0) return plan->packs[i].descriptor;
-    pack *replaced = &plan->packs[plan->next_pack];
-    plan->next_pack = (plan->next_pack + 1) % PACKS;
+    dnn_kept_pack *replaced = &plan->packs[plan->next_pack];
+    plan->next_pack = (plan->next_pack + 1) % DNN_PACKS;
     if (replaced->descriptor) cudnnBackendDestroyDescriptor(replaced->descriptor);
-    replaced->descriptor = dnn_pack(address, workspace);
+    replaced->descriptor = dnn_pack(&plan->conv, address, workspace);
     if (replaced->descriptor) memcpy(replaced->address, wanted, sizeof wanted);
     else memset(replaced->address, 0, sizeof replaced->address);
     return replaced->descriptor;
 }
 
-static ls_status execute(cuda_device *d, dnn_plan *plan, int which, void *const address[3], ls_message *why)
+static ls_status execute(cuda_device *d, dnn_plan *plan, int which, void *const address[DNN_OPERANDS], ls_message *why)
 {
     ls_workspace space = {0};
     int64_t bytes = plan->graph.workspace[which];
@@ -131,8 +112,8 @@ static ls_status execute(cuda_device *d, dnn_plan *plan, int which, void *const 
 
 /* ---- choice of an engine ---- */
 
-/* Milliseconds of a run; negative: it failed. */
-static float time_of(cuda_device *d, cudaStream_t stream, dnn_plan *plan, int which, void *const address[3],
+/* Of some runs, with events to measure by. */
+static float time_of(cuda_device *d, cudaStream_t stream, dnn_plan *plan, int which, void *const address[DNN_OPERANDS],
                      cudaEvent_t begun, cudaEvent_t ended)
 {
     ls_message unused;
@@ -145,40 +126,58 @@ static float time_of(cuda_device *d, cudaStream_t stream, dnn_plan *plan, int wh
     return ok ? elapsed / TIMED_RUNS : -1;
 }
 
-static int fastest(cuda_device *d, cudaStream_t stream, dnn_plan *plan, void *const address[3])
+float dnn_time(cuda_device *d, cudaStream_t stream, dnn_plan *plan, int which, void *const address[DNN_OPERANDS])
 {
     cudaEvent_t begun = NULL, ended = NULL;
-    int best = 0;
-    float least = -1;
+    float elapsed = -1;
     if (cudaEventCreate(&begun) == cudaSuccess && cudaEventCreate(&ended) == cudaSuccess)
-        for (int i = 0; i < plan->graph.plan_count; i++) {
-            float elapsed = time_of(d, stream, plan, i, address, begun, ended);
-            if (elapsed < 0 || (least >= 0 && elapsed >= least)) continue;
-            least = elapsed;
-            best = i;
-        }
+        elapsed = time_of(d, stream, plan, which, address, begun, ended);
     if (begun) cudaEventDestroy(begun);
     if (ended) cudaEventDestroy(ended);
+    return elapsed;
+}
+
+static int fastest(cuda_device *d, cudaStream_t stream, dnn_plan *plan, void *const address[DNN_OPERANDS])
+{
+    int best = 0;
+    float least = -1;
+    for (int i = 0; i < plan->graph.plan_count; i++) {
+        float elapsed = dnn_time(d, stream, plan, i, address);
+        if (elapsed < 0 || (least >= 0 && elapsed >= least)) continue;
+        least = elapsed;
+        best = i;
+    }
     return best;
 }
 
-/* All that the choice depends on; no gaps. */
+/* All that a choice depends on; no gaps. */
 typedef struct choice_key {
     dnn_conv conv;
-    int64_t tf32;
+    int64_t tf32, question;
 } choice_key;
 
-static choice_key key_of(const cuda_device *d, const dnn_conv *conv)
+static choice_key key_of(const cuda_device *d, dnn_question question, const dnn_conv *conv)
 {
-    return (choice_key){.conv = *conv, .tf32 = d->tf32};
+    return (choice_key){.conv = *conv, .tf32 = d->tf32, .question = (int64_t)question};
+}
+
+int dnn_choice(const cuda_device *d, dnn_question question, const dnn_conv *conv)
+{
+    choice_key key = key_of(d, question, conv);
+    return cuda_choices_find(d->dnn->choices, &key, sizeof key);
+}
+
+void dnn_keep_choice(cuda_device *d, dnn_question question, const dnn_conv *conv, int chosen)
+{
+    choice_key key = key_of(d, question, conv);
+    cuda_choices_keep(d->dnn->choices, &key, sizeof key, chosen);
 }
 
 /* With the plan that was the fastest in an earlier program, else with several. */
 static void make_graph(cuda_device *d, dnn_plan *plan)
 {
     dnn_rules rules = {.tf32 = d->tf32, .deterministic = d->deterministic, .most = d->deterministic ? 1 : GUESSES};
-    choice_key key = key_of(d, &plan->conv);
-    rules.only = d->deterministic ? -1 : cuda_choices_find(d->dnn->choices, &key, sizeof key);
+    rules.only = d->deterministic ? CUDA_CHOICE_UNKNOWN : dnn_choice(d, DNN_WHICH_ENGINE, &plan->conv);
     dnn_graph_make(d->dnn->handle, &plan->conv, rules, &plan->graph);
     if (plan->graph.plan_count || rules.only < 0) return;
     dnn_graph_end(&plan->graph);
@@ -186,18 +185,18 @@ static void make_graph(cuda_device *d, dnn_plan *plan)
     dnn_graph_make(d->dnn->handle, &plan->conv, rules, &plan->graph);
 }
 
-static ls_status plan_new(cuda_device *d, cudaStream_t stream, const dnn_conv *conv, void *const address[3],
+static ls_status plan_new(cuda_device *d, cudaStream_t stream, const dnn_conv *conv, void *const address[DNN_OPERANDS],
                           dnn_plan **made, ls_message *why)
 {
     dnn_plan *plan = calloc(1, sizeof *plan);
     if (!plan) return cuda_refuse(why, LS_ERR_MEMORY, "no memory for the plan of a convolution");
     plan->conv = *conv;
+    plan->pays = CUDA_CHOICE_UNKNOWN;
     make_graph(d, plan);
     plan->chosen = plan->graph.plan_count - 1;
     if (plan->graph.plan_count > 1) {
         plan->chosen = fastest(d, stream, plan, address);
-        choice_key key = key_of(d, conv);
-        cuda_choices_keep(d->dnn->choices, &key, sizeof key, plan->graph.number[plan->chosen]);
+        dnn_keep_choice(d, DNN_WHICH_ENGINE, conv, plan->graph.number[plan->chosen]);
     }
     *made = plan;
     return LS_OK;
@@ -213,14 +212,14 @@ static uint64_t hash_of(const dnn_conv *conv)
     return hash;
 }
 
-ls_status dnn_find(cuda_device *d, cudaStream_t stream, const dnn_conv *conv, void *const address[3], dnn_plan **plan,
-                   ls_message *why)
+ls_status dnn_find(cuda_device *d, cudaStream_t stream, const dnn_conv *conv, void *const address[DNN_OPERANDS],
+                   dnn_plan **plan, ls_message *why)
 {
     CUDA_TRY(begin(d, stream, why));
     cuda_dnn *dnn = d->dnn;
-    if (dnn->count >= MOST_PLANS) forget_plans(dnn); /* sizes that keep changing */
-    size_t at = (size_t)(hash_of(conv) % SLOTS);
-    while (dnn->slot[at] && memcmp(&dnn->slot[at]->conv, conv, sizeof *conv) != 0) at = (at + 1) % SLOTS;
+    if (dnn->count >= DNN_MOST_PLANS) forget_plans(dnn); /* sizes that keep changing */
+    size_t at = (size_t)(hash_of(conv) % DNN_SLOTS);
+    while (dnn->slot[at] && memcmp(&dnn->slot[at]->conv, conv, sizeof *conv) != 0) at = (at + 1) % DNN_SLOTS;
     if (!dnn->slot[at]) {
         CUDA_TRY(plan_new(d, stream, conv, address, &dnn->slot[at], why));
         dnn->count++;
@@ -229,7 +228,8 @@ ls_status dnn_find(cuda_device *d, cudaStream_t stream, const dnn_conv *conv, vo
     return LS_OK;
 }
 
-ls_status dnn_run(cuda_device *d, cudaStream_t stream, dnn_plan *plan, void *const address[3], ls_message *why)
+ls_status dnn_run(cuda_device *d, cudaStream_t stream, dnn_plan *plan, void *const address[DNN_OPERANDS],
+                  ls_message *why)
 {
     CUDA_TRY(begin(d, stream, why));
     return execute(d, plan, plan->chosen, address, why);

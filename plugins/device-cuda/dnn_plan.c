@@ -6,7 +6,7 @@
 typedef cudnnBackendDescriptor_t descriptor;
 
 enum { ENGINES = 16 }; /* looked at per list of cuDNN's */
-enum { ID_X = 1, ID_W, ID_Y };
+enum { ID_X = 1, ID_W, ID_Y, ID_SUM, ID_SQUARES };
 
 /* ---- descriptors ---- */
 
@@ -57,6 +57,35 @@ static descriptor image(dnn_graph *g, const dnn_conv *conv, int64_t id, int64_t 
     set(g, t, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &conv->alignment);
     finish(g, t);
     return t;
+}
+
+/* [1, channels, 1, 1] */
+static descriptor vector(dnn_graph *g, int64_t id, int64_t channels)
+{
+    descriptor t = make(g, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+    cudnnDataType_t type = CUDNN_DATA_FLOAT;
+    int64_t dim[] = {1, channels, 1, 1}, stride[] = {channels, 1, channels, channels}, alignment = 16;
+    set(g, t, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
+    set(g, t, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, dim);
+    set(g, t, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, stride);
+    set(g, t, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id);
+    set(g, t, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment);
+    finish(g, t);
+    return t;
+}
+
+static descriptor sums_of(dnn_graph *g, descriptor y, int64_t channels)
+{
+    descriptor operation = make(g, CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR);
+    cudnnGenStatsMode_t mode = CUDNN_GENSTATS_SUM_SQSUM;
+    cudnnDataType_t type = CUDNN_DATA_FLOAT;
+    set(g, operation, CUDNN_ATTR_OPERATION_GENSTATS_MODE, CUDNN_TYPE_GENSTATS_MODE, 1, &mode);
+    set(g, operation, CUDNN_ATTR_OPERATION_GENSTATS_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &type);
+    set_descriptor(g, operation, CUDNN_ATTR_OPERATION_GENSTATS_XDESC, y);
+    set_descriptor(g, operation, CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC, vector(g, ID_SUM, channels));
+    set_descriptor(g, operation, CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC, vector(g, ID_SQUARES, channels));
+    finish(g, operation);
+    return operation;
 }
 
 static descriptor geometry(dnn_graph *g, const ls_window *window)
@@ -111,14 +140,28 @@ static descriptor describe(dnn_graph *g, cudnnHandle_t handle, const dnn_conv *c
     set(g, operation, operations[conv->pass].alpha, CUDNN_TYPE_FLOAT, 1, &one);
     set(g, operation, operations[conv->pass].beta, CUDNN_TYPE_FLOAT, 1, &zero);
     finish(g, operation);
+    descriptor steps[2] = {operation, conv->sums ? sums_of(g, y, conv->o) : NULL};
     descriptor whole = make(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     set(g, whole, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
-    set_descriptor(g, whole, CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
+    set(g, whole, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, conv->sums ? 2 : 1, steps);
     finish(g, whole);
     return whole;
 }
 
 /* ---- engines ---- */
+
+/* Does it take seconds until it can run? */
+static bool is_compiled_first(descriptor engine)
+{
+    cudnnBackendBehaviorNote_t notes[CUDNN_BEHAVIOR_NOTE_TYPE_COUNT];
+    int64_t count = 0;
+    if (cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE,
+                                 CUDNN_BEHAVIOR_NOTE_TYPE_COUNT, &count, notes) != CUDNN_STATUS_SUCCESS)
+        return true;
+    for (int64_t i = 0; i < count; i++)
+        if (notes[i] == CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) return true;
+    return false;
+}
 
 /* Does what cuDNN notes about an engine keep the rules? */
 static bool keeps_rules(descriptor config, const dnn_conv *conv, dnn_rules rules)
@@ -137,6 +180,7 @@ static bool keeps_rules(descriptor config, const dnn_conv *conv, dnn_rules rules
             kept = rules.tf32 || conv->dtype != LS_F32; /* tensor cores take f32 as TF32 */
         if (notes[i] == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION) kept = false;
     }
+    if (kept && conv->sums) kept = !is_compiled_first(engine);
     if (engine) cudnnBackendDestroyDescriptor(engine);
     return kept;
 }
@@ -190,14 +234,17 @@ void dnn_graph_end(dnn_graph *graph)
     graph->plan_count = 0;
 }
 
-cudnnBackendDescriptor_t dnn_pack(void *const address[3], void *workspace)
+cudnnBackendDescriptor_t dnn_pack(const dnn_conv *conv, void *const address[DNN_OPERANDS], void *workspace)
 {
     descriptor pack = NULL;
-    static const int64_t ids[3] = {ID_X, ID_W, ID_Y};
+    static const int64_t ids[DNN_OPERANDS] = {ID_X, ID_W, ID_Y, ID_SUM, ID_SQUARES};
+    int64_t count = conv->sums ? DNN_OPERANDS : DNN_SUM;
     cudnnStatus_t status = cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack);
-    if (!status) status = cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, ids);
     if (!status)
-        status = cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, address);
+        status = cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids);
+    if (!status)
+        status =
+            cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, address);
     if (!status)
         status = cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
     if (!status) status = cudnnBackendFinalize(pack);
