@@ -37,7 +37,7 @@ static int rounds_of(grid g, const batch_norm_data &b)
 static grid sums_grid(const cuda_device *d, ls_dtype dtype, const batch_norm_data &b)
 {
     int64_t bytes = b.rows * b.channels * (int64_t)d->host->dtype_size(dtype);
-    return grid_for(d, b, SLAB, 4, bytes > 80000000 ? 4 : bytes > 20000000 ? 2 : 1);
+    return grid_for(d, b, SLAB, 4, bytes > 20000000 ? 2 : 1);
 }
 
 /* ---- sums ---- */
@@ -304,7 +304,7 @@ static void launch_write(cudaStream_t stream, grid g, const batch_norm_data &b, 
 ls_status batch_norm_pixels_write(const cuda_device *d, cudaStream_t stream, ls_dtype dtype, const batch_norm_data &b,
                                   const batch_norm_channels &c, ls_message *why)
 {
-    grid g = grid_for(d, b, THREADS, 4, 2 * RESIDENT);
+    grid g = grid_for(d, b, THREADS, 4, RESIDENT);
     bool fast = whole(b);
     switch (dtype) {
     case LS_F16: (fast ? launch_write<f16, true> : launch_write<f16, false>)(stream, g, b, c); break;
