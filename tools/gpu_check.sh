@@ -4,7 +4,7 @@
 #
 # Needs cmake, ninja, nvcc and g++; installs nothing. cuBLASLt and cuDNN may be those of python3's nvidia packages. Compiles
 # for this machine's GPU alone. Steps are timed beside PyTorch's where python3 has torch. BUILD: the folder to build in. OUT:
-# where the table and all output go, else there. LIMIT: seconds after which no further peer is timed (450). PEERS=0: none is.
+# where the table and all output go, else there. LIMIT: seconds after which no further peer is timed (400). PEERS=0: none is.
 set -eu
 cd "$(dirname "$0")/.."
 build=${BUILD:-build/gpu}
@@ -42,7 +42,7 @@ say tested
 
 peers=
 if [ "${PEERS:-1}" != 0 ] && python3 -c 'import torch' 2>/dev/null; then peers=--peers; fi
-left=$((${LIMIT:-450} - $(date +%s) + began))
+left=$((${LIMIT:-400} - $(date +%s) + began))
 # shellcheck disable=SC2086
 python3 bench/gpu.py "$build" $peers --seconds "$left" >"$out/steps.md" 2>&1 || status=1
 cat "$out/steps.md" | tee -a "$out/table.txt"
