@@ -21,7 +21,7 @@ static int64_t clock_now(void)
 
 int64_t ls_spans_clock(void)
 {
-    return atomic_load_explicit(&measured, memory_order_relaxed) ? clock_now() : 0;
+    return atomic_load_explicit(&measured, memory_order_acquire) ? clock_now() : 0;
 }
 
 /* ---- totals ---- */
@@ -125,12 +125,15 @@ void ls_spans_add(ls_span_kind kind, const char *name, const char *site, int64_t
 
 bool ls_spans_begin(void)
 {
-    ls_spans *spans = ls_sys_alloc(sizeof *spans), *none = NULL;
+    ls_spans *spans = ls_sys_alloc(sizeof *spans);
     if (!spans) return false;
     pthread_mutex_lock(&others);
-    spans->began = clock_now();
-    bool first = atomic_compare_exchange_strong(&measured, &none, spans);
-    if (first) owner = pthread_self();
+    bool first = !atomic_load(&measured);
+    if (first) {
+        owner = pthread_self(); /* before others see that there is something to measure */
+        spans->began = clock_now();
+        atomic_store_explicit(&measured, spans, memory_order_release);
+    }
     pthread_mutex_unlock(&others);
     if (!first) ls_sys_free(spans);
     return first;
