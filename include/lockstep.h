@@ -27,6 +27,7 @@
 #include <lockstep/flags.h>
 #include <lockstep/launch.h>
 #include <lockstep/env.h>
+#include <lockstep/missing.h>
 #include <lockstep/version.h>
 /* clang-format on */
 

@@ -180,6 +180,18 @@ static void a_weight_may_go_before_the_walk(void)
     }
 }
 
+/* A loss of gradients alone says why it has no gradient. */
+static void gradients_of_gradients_are_refused_by_name(void)
+{
+    ls_tensor *x = leaf(1, 2);
+    ls_backward(run, ls_sum(ls_square(x)));
+    ls_backward(run, ls_norm(ls_grad(x)));
+    CHECK_MSG(ls_error(run) == LS_ERR_STATE &&
+                  strstr(ls_error_message(run), "gradients of gradients are not supported"),
+              "%s", ls_error_message(run));
+    ls_clear_error(run);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
@@ -193,6 +205,7 @@ int main(int argc, char **argv)
     CHECK_RUN(the_tape_keeps_and_releases);
     CHECK_RUN(a_weight_may_go_before_the_walk);
     CHECK_RUN(autocast_nests);
+    CHECK_RUN(gradients_of_gradients_are_refused_by_name);
     CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
     ls_finish(run);
     return check_done();

@@ -26,6 +26,8 @@ while read -r line; do
     echo "$line" | sed "s|^cc |$cc $strict |; s|\$(pkg-config --cflags --libs lockstep)|$library -Wl,-rpath,$(dirname "$library")|" >one
     sh -e ./one >log 2>&1 </dev/null || { echo "failed: $line"; cat log; exit 1; }
     case $line in
+    './where') grep -q '^1 on .*, mean of the ranks 0$' log || { echo "says something else:"; cat log; exit 1; } ;;
+    'lockstep launch -n 2 ./where') grep -q '^2 on .*, mean of the ranks 0.5$' log || { cat log; exit 1; } ;;
     './first') grep -q 'epoch 19: 9[0-9]\.[0-9] % right' log || { echo "did not learn:"; cat log; exit 1; } ;;
     *latest) grep -q '^epoch 3: ' log && ! grep -q '^epoch 2: ' log || { echo "did not go on:"; cat log; exit 1; } ;;
     './letters') grep -q '^the quick brown |' log && awk '/^epoch 29/ { exit !($4 < 0.5) }' log ||
@@ -90,3 +92,11 @@ void lines(ls_run *run, ls_tensor *x, ls_tensor *y, ls_tensor *a, ls_tensor *b, 
 END
 echo '}' >>lines.c
 "$cc" $strict -Wno-unused-variable -fsyntax-only lines.c
+
+# ---- missing.h: names of what does not exist yet are refused with advice ----
+
+for name in ls_conv3d ls_conv3d_new ls_lstm_new ls_gru_new ls_rnn_new ls_autograd_grad; do
+    printf '#include <lockstep.h>\nvoid *f(ls_run *run)\n{\n    return %s(run, 8, 16);\n}\n' $name >missing.c
+    ! "$cc" $strict -fsyntax-only missing.c 2>log && grep -q 'Lockstep has no .* yet: ' log ||
+        { echo "$name is not refused with advice:"; cat log; exit 1; }
+done
