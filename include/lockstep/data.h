@@ -59,9 +59,9 @@ typedef struct ls_sample ls_sample;
  * .workers = 0) and in any order; it must not call functions that take the run. */
 typedef bool ls_get_fn(int64_t index, ls_sample *sample, void *user);
 
-/* Memory of a field for this sample, row-major, inside the batch itself. It is not initialised, except in ls_map_fn. */
+/* Memory of a field for this sample, row-major, inside the batch itself; not initialised, except in ls_change_fn. */
 LS_API void *ls_sample_field(ls_sample *sample, int field);
-LS_API ls_shape ls_sample_shape(const ls_sample *sample, int field); /* its sizes; ls_map_fn: also where they vary */
+LS_API ls_shape ls_sample_shape(const ls_sample *sample, int field); /* its sizes; ls_change_fn: also where they vary */
 /* The same for a field with a size of LS_ANY: this sample's sizes are `shape`. Batches take the largest sizes among
  * their samples; the rest is filled with the field's `pad`. NULL when out of memory. */
 LS_API void *ls_sample_resize(ls_sample *sample, int field, ls_shape shape);
@@ -173,8 +173,8 @@ LS_API ls_dataset *ls_concat_dataset_new_n(ls_dataset *const *sets, int64_t coun
 LS_API ls_dataset *ls_zip_dataset_new_n(ls_dataset *const *sets, int64_t count);
 /* The samples of a dataset, changed by a function: it finds their numbers in ls_sample_field() and changes them there.
  * Called like ls_get_fn. */
-typedef bool ls_map_fn(ls_sample *sample, void *user);
-LS_API ls_dataset *ls_map_dataset_new(ls_dataset *set, ls_map_fn *change, void *user);
+typedef bool ls_change_fn(ls_sample *sample, void *user);
+LS_API ls_dataset *ls_map_dataset_new(ls_dataset *set, ls_change_fn *change, void *user);
 
 /* One sample, as a batch of one: a tensor for each field, [1,...], in `fields`, which has room for LS_MAX_FIELDS.
  * Returns how many there are; 0 (and an error) on failure. Photos need a .transform that gives their size. */

@@ -68,7 +68,7 @@ static bool collect_schedules(const ls_training *t, ls_snapshot *s)
     ls_json_put_array(&w, NULL);
     for (int i = 0; i < t->schedule_count; i++) {
         ls_json_put_object(&w, NULL);
-        const ls_progress *progress = &t->schedules[i]->progress;
+        const ls_value_progress *progress = &t->schedules[i]->progress;
         ls_json_put_integer(&w, "step", ls_schedule_position(t->schedules[i]));
         if (ls_schedule_follows_value(t->schedules[i]) && isfinite(progress->best)) {
             ls_json_put_number(&w, "best", progress->best);

@@ -201,7 +201,7 @@ static bool restore_optim(const restoring *r, int i, const ls_json *element)
 static bool restore_schedule(const restoring *r, int i, const ls_json *element)
 {
     ls_schedule *schedule = r->training->schedules[i];
-    ls_progress *progress = &schedule->progress;
+    ls_value_progress *progress = &schedule->progress;
     progress->best = ls_json_number(ls_json_get(element, "best"), progress->best);
     progress->waited = ls_json_integer(ls_json_get(element, "waited"), 0);
     progress->cooling = ls_json_integer(ls_json_get(element, "cooling"), 0);

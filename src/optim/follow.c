@@ -79,7 +79,7 @@ bool ls_schedule_follow(ls_schedule *schedule, int from)
     struct {
         int64_t step, followed;
         double lr;
-        ls_progress progress;
+        ls_value_progress progress;
     } now = {schedule->step, schedule->followed, schedule->lr, schedule->progress};
     if (!ls_optim_trains_together(schedule->optim)) return true;
     if (!ls_exchange_broadcast(schedule->object.run, &now, sizeof now, from, who)) return false;

@@ -29,7 +29,7 @@ ls_schedule *ls_plateau_schedule_new_sized(ls_optim *optim, const ls_plateau_sch
     s->gamma = o.factor;
     s->low = o.min_lr;
     s->plateau = o;
-    s->progress = (ls_progress){.best = o.maximize ? -INFINITY : INFINITY};
+    s->progress = (ls_value_progress){.best = o.maximize ? -INFINITY : INFINITY};
     return ls_schedule_begin(s);
 }
 
@@ -47,7 +47,7 @@ bool ls_schedule_step_with(ls_schedule *s, double value)
                 "ls_schedule_step_with: the schedule (%s) follows steps, not a value; use ls_schedule_step()", s->kind);
         return false;
     }
-    ls_progress *p = &s->progress;
+    ls_value_progress *p = &s->progress;
     bool better = is_better(&s->plateau, value, p->best);
     if (better) p->best = value;
     p->waited = better ? 0 : p->waited + 1;

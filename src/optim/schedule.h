@@ -14,10 +14,10 @@ typedef struct ls_rates {
 typedef ls_rates ls_rates_fn(const ls_schedule *schedule, int64_t step, int group, double initial_lr);
 
 /* Of a schedule that follows a value. */
-typedef struct ls_progress {
+typedef struct ls_value_progress {
     double best;
     int64_t waited, cooling; /* calls since the best; calls left of the cooldown */
-} ls_progress;
+} ls_value_progress;
 
 struct ls_schedule {
     ls_object object;
@@ -42,7 +42,7 @@ struct ls_schedule {
     ls_one_cycle_schedule_opts cycle;
     double *max_lrs; /* of each group */
     ls_plateau_schedule_opts plateau;
-    ls_progress progress;
+    ls_value_progress progress;
 };
 
 /* plateau.c: is it moved by ls_schedule_step_with(), so that its progress belongs to its state? */

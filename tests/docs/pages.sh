@@ -56,7 +56,7 @@ cat >start.c <<'END'
 ls_tensor *forward(ls_module *net, ls_tensor *x, void *user);
 ls_forward_pre_hook_fn before;
 ls_grad_hook_fn look;
-ls_map_fn change;
+ls_change_fn change;
 ls_outputs encode(ls_module *net, ls_tensor *const *inputs, int64_t n, void *user);
 void lines(ls_run *run, ls_tensor *x, ls_tensor *y, ls_tensor *a, ls_tensor *b, ls_tensor *mask, ls_tensor *index,
            ls_tensor *logits, ls_tensor *target, ls_tensor *loss, ls_module *net, ls_optim *opt, ls_state *state);

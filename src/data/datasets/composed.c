@@ -12,7 +12,7 @@ typedef struct part {
     int64_t *map;
     int64_t count;
     int64_t *ends; /* of the bases' ranges */
-    ls_map_fn *change;
+    ls_change_fn *change;
     void *user; /* of change */
     ls_dataset *bases[];
 } part;
@@ -300,7 +300,7 @@ static bool get_changed(int64_t index, ls_sample *sample, void *user)
     return base->get(index, sample, base->user) && p->change(sample, p->user);
 }
 
-ls_dataset *ls_map_dataset_new(ls_dataset *base, ls_map_fn *change, void *user)
+ls_dataset *ls_map_dataset_new(ls_dataset *base, ls_change_fn *change, void *user)
 {
     if (!base || ls_failed(base->object.run)) return NULL;
     ls_run *run = base->object.run;
