@@ -267,6 +267,11 @@ void ls_leaf_watch(ls_tensor *t, ls_grad_hook_fn *watch, void *user)
     node->leaf->watch_user = user;
 }
 
+bool ls_leaf_multiplied(const ls_tensor *t)
+{
+    return t->node && t->node->leaf && t->node->leaf->multiplied;
+}
+
 bool ls_leaf_watched(const ls_tensor *t)
 {
     return leaf_of(t)->watch != NULL;

@@ -82,6 +82,7 @@ struct ls_leaf {
     ls_tensor *grad;   /* owned; NULL until allocated */
     bool holds;        /* grad has a value (otherwise the memory is only reserved) */
     uint64_t since;    /* the first walk that contributed to it */
+    bool multiplied;   /* a product has read it in its own type: the device may want a half copy */
     ls_derived derived;
     ls_grad_hook_fn *hook; /* set by the program */
     void *hook_user;

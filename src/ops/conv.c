@@ -90,6 +90,8 @@ ls_tensor *ls_conv2d_sized(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, con
     ls_dtype dtype = attrs.conv.compute;
     ls_tensor *in[3] = {op_as(x, dtype), weight, bias};
     if (ls_failed(run)) return &run->poison;
+    op_multiplies(weight);
+    op_multiplies(bias);
     ls_tensor *y = op_new_channels_last(x, dtype, shape);
     ls_node *node;
     if (!op_run(LS_OP_conv2d, 3, in, 1, &y, &attrs, &node)) return &run->poison;
@@ -222,6 +224,8 @@ ls_tensor *ls_conv_transpose2d_sized(ls_tensor *x, ls_tensor *weight, ls_tensor 
     ls_dtype dtype = attrs.conv.compute;
     ls_tensor *in[3] = {op_as(x, dtype), weight, bias};
     if (ls_failed(run)) return &run->poison;
+    op_multiplies(weight);
+    op_multiplies(bias);
     ls_tensor *y = op_new_channels_last(x, dtype, shape);
     if (!op_submit(LS_OP_conv2d_dinput, 2, in, 1, &y, &attrs)) return &run->poison;
     if (bias) {

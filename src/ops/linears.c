@@ -113,8 +113,11 @@ ls_tensor *ls_linears(ls_tensor *x, int n, ls_tensor *const *weights, ls_tensor 
     ls_dtype dtype = op_half_type(run, x->view.dtype);
     ls_shape shape = ls_view_shape(&x->view);
     int64_t width = 0;
-    for (int i = 0; i < n; width += weights[i++]->view.dim[0])
+    for (int i = 0; i < n; width += weights[i++]->view.dim[0]) {
         if (!fits(run, x, weights[i], biases[i], dtype)) return &run->poison;
+        op_multiplies(weights[i]);
+        op_multiplies(biases[i]);
+    }
     shape.dim[shape.ndim - 1] = width;
     in[0] = op_as(x, dtype);
     ls_tensor *y = op_new(x, dtype, shape);

@@ -119,6 +119,12 @@ static inline bool op_widens(const ls_run *run, ls_opcode op)
 ls_tensor *ls_conv2d_norm(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, const ls_conv2d_opts *geometry,
                           const ls_batch_norm_opts *norm);
 
+/* A weight or bias (NULL: none) is an input of a product that leaves its conversion to the device. */
+static inline void op_multiplies(const ls_tensor *t)
+{
+    if (t && t->node && t->node->leaf) t->node->leaf->multiplied = true;
+}
+
 /* The gradients of a linear layer by the device's linear_grad, or by other operators if it lacks that. in: dy and x
  * [rows, ...], weight, what the activation saved; out: those of x, weight and bias, and dy before the activation. */
 bool op_linear_grad(ls_tensor *const in[4], ls_tensor *const out[4], const ls_attrs *attrs);

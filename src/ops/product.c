@@ -114,6 +114,8 @@ ls_tensor *ls_linear(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, ls_activa
                         OP_TEXT(x), OP_TEXT(weight));
     ls_tensor *in[3] = {op_as(x, dtype), weight, bias};
     if (ls_failed(run)) return &run->poison;
+    op_multiplies(weight);
+    op_multiplies(bias);
     ls_shape shape = ls_view_shape(&x->view);
     shape.dim[shape.ndim - 1] = weight->view.dim[0];
 

@@ -279,7 +279,9 @@ static bool alike(const ls_optim_span *a, const ls_optim_span *b, int moments)
     if (a->step != b->step || a->first != b->first) return false;
     for (int k = 0; k < moments; k++) /* moments created later are not in the block */
         if ((const char *)b->moments[k].data - (const char *)a->moments[k].data != distance) return false;
-    return !a->half.data == !b->half.data;
+    if (!a->half.data || !b->half.data) return !a->half.data == !b->half.data;
+    return ((const char *)b->half.data - (const char *)a->half.data) / (ptrdiff_t)ls_dtype_size(a->half.dtype) ==
+           distance / (ptrdiff_t)sizeof(float);
 }
 
 static void join_spans(ls_optim_span *a, const ls_optim_span *b, int moments)

@@ -43,7 +43,8 @@ typedef struct ls_optim_block {
     ls_range own; /* elements that this process updates */
     bool shared_out;
     ls_tensor *parameters, *gradients;    /* f32 [numel] */
-    ls_tensor *half;                      /* [numel], the parameters in the run's mixed precision; NULL: not used */
+    ls_tensor *half;                      /* the parameters in the run's mixed precision, */
+    int64_t half_begin;                   /* from this element on; NULL: not used */
     ls_tensor *moments[LS_MAX_MOMENTS];   /* f32 [own]; NULL until needed */
     ls_tensor *collected[LS_MAX_MOMENTS]; /* f32 [numel], of all processes; NULL except while being listed */
 } ls_optim_block;

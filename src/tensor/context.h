@@ -254,6 +254,7 @@ void ls_leaf_forget(ls_node *leaf); /* the leaf's handle dies */
 /* The last backward walk that reached a leaf; 0 if there was none, and for other tensors. */
 uint64_t ls_leaf_walk(const ls_tensor *t);
 uint64_t ls_leaf_since(const ls_tensor *t);  /* the first walk that contributed to its gradient; 0: no gradient */
+bool ls_leaf_multiplied(const ls_tensor *t); /* a product has read it in its own type */
 bool ls_leaf_watched(const ls_tensor *leaf); /* its gradients are reduced over processes */
 
 #endif

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "base/half.h"
 #include "base/memory.h"
 #include "check.h"
 #include "tensor/context.h"
@@ -327,6 +328,31 @@ static void masters_remember_small_steps(void)
     CHECK(ls_finish(run) == 0);
 }
 
+/* On a device that asks for them. The norm lies behind the weight, where there is room; the table lies before it. */
+static void parameters_in_no_product_need_no_half_copy(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .mixed_precision = LS_BF16);
+    run->device->table.traits |= LS_TRAIT_HALF_COPY;
+    ls_module *m =
+        ls_sequential_new(run, ls_embedding_new(run, 7, 16), ls_linear_new(run, 16, 5), ls_layer_norm_new(run, 5));
+    ls_optim *adam = ls_adamw_new(run, m, .lr = 0.1);
+    for (int i = 0; i < 2; i++) {
+        ls_backward(run, ls_sum(ls_forward(m, ls_from(run, LS_I64, LS_SHAPE(2), (int64_t[]){3, 5}))));
+        CHECK(ls_step(adam));
+        ls_zero_grad(adam);
+    }
+    CHECK(!ls_module_tensor(m, "0.weight")->view.derived->half);
+    static const char *const copied[] = {"1.weight", "1.bias", "2.weight"};
+    for (int i = 0; i < 3; i++) {
+        const ls_operand *x = &ls_module_tensor(m, copied[i])->view;
+        CHECK(x->derived->half && x->derived->half_version == x->derived->version);
+        for (int64_t k = 0; x->derived->half && k < ls_view_numel(x); k++)
+            CHECK(((const uint16_t *)x->derived->half)[k] == ls_bf16_from_f32(((const float *)x->data)[k]));
+    }
+    run->device->table.traits &= ~(uint32_t)LS_TRAIT_HALF_COPY;
+    CHECK(ls_finish(run) == 0);
+}
+
 /* One call more than there are steps, as at the end of any loop, and a step that somebody takes after it. */
 static void a_cycle_ends_at_its_lowest_rate(void)
 {
@@ -529,6 +555,7 @@ int main(int argc, char **argv)
     CHECK_RUN(schedules_resume);
     CHECK_RUN(state_resumes_exactly);
     CHECK_RUN(masters_remember_small_steps);
+    CHECK_RUN(parameters_in_no_product_need_no_half_copy);
     CHECK_RUN(a_cycle_ends_at_its_lowest_rate);
     CHECK_RUN(warm_ups_end_at_their_lowest_rate);
     CHECK_RUN(rates_fall_on_plateaus);
