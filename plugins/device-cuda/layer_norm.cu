@@ -1,8 +1,10 @@
 /* layer_norm.cu - layer normalisation, also of residual + dropout(x) and of rows picked from tables, and gradients.
  *
  * Rows of up to 1024 elements stay in the registers of one warp from the first read to the last write; longer ones, and
- * those that are not aligned, are walked by a block. Dropout draws again in the gradient: that costs less than to keep
- * its bits. */
+ * those that are not aligned, are walked by a block.
+ *
+ * Of half numbers in rows of a multiple of 8, dropout keeps a bit for each element, set where it is dropped, in their
+ * order: drawing again would take a third of the gradient's instructions. Others are drawn again. */
 #include "columns.cuh"
 #include "dropout.cuh"
 #include "fault.h"
@@ -36,6 +38,7 @@ typedef struct source {
 typedef struct forward {
     source from;
     row_set y, sum;
+    uint8_t *kept;             /* a bit per element; NULL: not wanted */
     const void *weight, *bias; /* [n] of the wide type; NULL: 1 and 0 */
     void *mean, *rstd;         /* [rows] of the wide type; NULL: not wanted */
     int64_t rows, n;
@@ -80,15 +83,18 @@ static __device__ __forceinline__ void add_picked(const source &s, const int64_t
     }
 }
 
-/* v = residual + dropout(v), where `first` is the place of the first among all elements. */
+/* v = residual + dropout(v), where `first` is the place of the first among all elements. Returns a bit for each, set
+ * where it is dropped. */
 template <typename T, int N, bool DROPS>
-static __device__ __forceinline__ void add_residual(const dropping &drop, int64_t first, const vector<T, N> &residual,
-                                                    vector<T, N> &v)
+static __device__ __forceinline__ uint32_t add_residual(const dropping &drop, int64_t first,
+                                                        const vector<T, N> &residual, vector<T, N> &v)
 {
     float scale = (float)drop.scale;
+    uint32_t all = 0;
 #pragma unroll
     for (int k = 0; k < N; k += 4) {
         uint32_t dropped = DROPS ? drops_of_four(drop, (uint64_t)(first + k)) : 0;
+        all |= dropped << k;
 #pragma unroll
         for (int i = k; i < k + 4; i += 2) {
             if (DROPS) {
@@ -100,12 +106,14 @@ static __device__ __forceinline__ void add_residual(const dropping &drop, int64_
                        as<float>(v.at[i + 1]) + as<float>(residual.at[i + 1]));
         }
     }
+    return all;
 }
 
 /* What a lane normalises, rounded: everything is requested before anything is used. Vector k of a lane begins in column
  * (32 k + lane) N. */
 template <typename T, int N, int VECTORS, int KIND>
-static __device__ __forceinline__ void read_source(const source &s, int64_t row, int n, vector<T, N> (&v)[VECTORS])
+static __device__ __forceinline__ void read_source(const source &s, int64_t row, int n, uint8_t *kept,
+                                                   vector<T, N> (&v)[VECTORS])
 {
     int first = threadIdx.x % 32 * N;
     vector<T, N> residual[VECTORS];
@@ -122,8 +130,9 @@ static __device__ __forceinline__ void read_source(const source &s, int64_t row,
 #pragma unroll
     for (int k = 0; k < VECTORS; k++) {
         int column = first + k * 32 * N;
-        if ((KIND == ADDED || KIND == DROPPED) && column < n)
-            add_residual<T, N, KIND == DROPPED>(s.drop, row * n + column, residual[k], v[k]);
+        if ((KIND != ADDED && KIND != DROPPED) || column >= n) continue;
+        uint32_t dropped = add_residual<T, N, KIND == DROPPED>(s.drop, row * n + column, residual[k], v[k]);
+        if (KIND == DROPPED && N == 8 && kept) kept[(row * n + column) / 8] = (uint8_t)dropped;
     }
 }
 
@@ -137,7 +146,7 @@ static __global__ void __launch_bounds__(32 * WARPS, sizeof(T) < 4 ? 4 : 2)
     if (row >= f.rows) return;
     vector<T, N> v[VECTORS];
     float sum = 0, squares = 0;
-    read_source<T, N, VECTORS, KIND>(f.from, row, n, v);
+    read_source<T, N, VECTORS, KIND>(f.from, row, n, f.kept, v);
 #pragma unroll
     for (int k = 0; k < VECTORS; k++) {
         int column = first + k * 32 * N;
@@ -236,6 +245,14 @@ template <typename T> static __global__ void __launch_bounds__(32 * WARPS) norma
     }
 }
 
+/* The bits that a warp per row would have kept. */
+static __global__ void keep_bits(const dropping drop, uint8_t *kept, int64_t bytes)
+{
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < bytes)
+        kept[i] = (uint8_t)(drops_of_four(drop, (uint64_t)i * 8) | drops_of_four(drop, (uint64_t)i * 8 + 4) << 4);
+}
+
 /* ---- Backward ---------------------------------------------------------------------------------------------------- */
 
 /* With xhat = (x - mean) rstd and g = dy weight: dsum = more + rstd (g - avg(g) - xhat avg(g xhat)), and dx is dsum
@@ -248,13 +265,15 @@ typedef struct backward {
     int64_t rows, n, chunk;          /* rows of a chunk; of a block per row only */
     bool accumulate;                 /* dsum holds what comes from elsewhere */
     dropping drop;
+    const uint8_t *kept; /* what forward kept; NULL: nothing */
 } backward;
 
 /* Rows go to warps so that all blocks get equally many; each block's sums are one chunk. */
-template <typename T>
+template <typename T, bool KEPT>
 static __global__ void __launch_bounds__(32 * GRADE_WARPS, GRADE_BLOCKS) grade_warp(const backward b)
 {
     const int N = whole<T>::N, VECTORS = LANE_ELEMENTS / N;
+    static_assert(!KEPT || N == 8, "the bits of a vector are a byte");
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     float dweight[VECTORS][N], dbias[VECTORS][N];
 #pragma unroll
@@ -264,10 +283,12 @@ static __global__ void __launch_bounds__(32 * GRADE_WARPS, GRADE_BLOCKS) grade_w
     int64_t step = (int64_t)gridDim.x * GRADE_WARPS;
     for (int64_t row = (int64_t)warp * gridDim.x + blockIdx.x; row < b.rows; row += step) {
         vector<T, N> dy[VECTORS], x[VECTORS];
+        uint32_t kept[VECTORS];
 #pragma unroll
         for (int k = 0; k < VECTORS; k++) {
             int64_t column = (k * 32 + lane) * N;
             if (column >= b.n) continue;
+            if (KEPT) kept[k] = b.kept[(row * b.n + column) / 8];
             dy[k] = *(const vector<T, N> *)(row_at<const T>(b.dy, row) + column);
             x[k] = *(const vector<T, N> *)(row_at<const T>(b.x, row) + column);
         }
@@ -323,7 +344,8 @@ static __global__ void __launch_bounds__(32 * GRADE_WARPS, GRADE_BLOCKS) grade_w
                 float scale = (float)b.drop.scale;
 #pragma unroll
                 for (int part = 0; part < N; part += 4) {
-                    uint32_t dropped = drops_of_four(b.drop, (uint64_t)(row * b.n + column + part));
+                    uint32_t dropped =
+                        KEPT ? kept[k] >> part : drops_of_four(b.drop, (uint64_t)(row * b.n + column + part));
 #pragma unroll
                     for (int i = 0; i < 4; i += 2)
                         put_two<T>(d.at + part + i, dropped >> i & 1 ? 0.0f : as<float>(d.at[part + i]) * scale,
@@ -497,7 +519,8 @@ template <typename T> struct on_warps {
     }
     static void backward_rows(cudaStream_t stream, const backward &b, unsigned blocks)
     {
-        grade_warp<T><<<blocks, 32 * GRADE_WARPS, 0, stream>>>(b);
+        if (b.kept) grade_warp<T, sizeof(T) == 2><<<blocks, 32 * GRADE_WARPS, 0, stream>>>(b);
+        else grade_warp<T, false><<<blocks, 32 * GRADE_WARPS, 0, stream>>>(b);
     }
 };
 template <> struct on_warps<double> { /* too wide for a warp's registers */
@@ -529,8 +552,12 @@ static ls_status normalise(cuda_device *d, cudaStream_t stream, const ls_call *c
     ls_status status = coefficient(d, stream, vectors[0], f->n, type, &kept, &f->weight, why);
     if (!status) status = coefficient(d, stream, vectors[1], f->n, type, &kept, &f->bias, why);
     if (!status) {
-        CUDA_FLOATING(y->dtype, why, if (warp_can<T>(*f)) on_warps<T>::forward_rows(stream, *f);
+        bool warps = false;
+        CUDA_FLOATING(y->dtype, why, warps = warp_can<T>(*f); if (warps) on_warps<T>::forward_rows(stream, *f);
                       else normalise_block<T><<<row_blocks(d, f->rows), 32 * WARPS, 0, stream>>>(*f));
+        int64_t bytes = f->rows * f->n / 8;
+        if (f->kept && !warps)
+            keep_bits<<<(unsigned)((bytes + 255) / 256), 256, 0, stream>>>(f->from.drop, f->kept, bytes);
         status = CUDA_LAUNCHED(why);
     }
     give_coefficients(d, &kept);
@@ -547,6 +574,13 @@ extern "C" ls_status cuda_layer_norm(cuda_device *d, cudaStream_t stream, const 
     return normalise(d, stream, call, call->in + 1, &f, why);
 }
 
+/* The bits of dropout, where forward and gradient keep them; NULL elsewhere. */
+static uint8_t *kept_bits(const ls_operand *kept, const dropping *drop, ls_dtype dtype, int64_t n)
+{
+    bool keeps = kept && drop->below && (dtype == LS_F16 || dtype == LS_BF16) && n % 8 == 0;
+    return keeps ? (uint8_t *)kept->data : NULL;
+}
+
 extern "C" ls_status cuda_dropout_add_layer_norm(cuda_device *d, cudaStream_t stream, const ls_call *call,
                                                  ls_message *why)
 {
@@ -556,6 +590,7 @@ extern "C" ls_status cuda_dropout_add_layer_norm(cuda_device *d, cudaStream_t st
         !find_rows(call->out[0], n, &f.y) || !find_rows(call->out[1], n, &f.sum))
         return cuda_on_host(d, stream, call, why);
     f.from.drop = dropping_of(call->attrs.norm.dropout, call->attrs.norm.seed, call->attrs.norm.offset);
+    f.kept = kept_bits(call->n_out > 3 ? call->out[3] : NULL, &f.from.drop, call->out[0]->dtype, n);
     f.mean = statistics_row(call->out[2], 0), f.rstd = statistics_row(call->out[2], 1);
     return normalise(d, stream, call, call->in + 2, &f, why);
 }
@@ -685,6 +720,7 @@ extern "C" ls_status cuda_dropout_add_layer_norm_grad(cuda_device *d, cudaStream
         return cuda_on_host(d, stream, call, why);
     b.mean = statistics_row(call->in[2], 0), b.rstd = statistics_row(call->in[2], 1);
     b.drop = dropping_of(call->attrs.norm.dropout, call->attrs.norm.seed, call->attrs.norm.offset);
+    b.kept = kept_bits(call->n_in > 4 ? call->in[4] : NULL, &b.drop, call->in[0]->dtype, n);
     b.accumulate = b.dsum.data && (accumulate & 2);
     vector_gradients to = {call->out[2], call->out[3], (bool)(accumulate & 4), (bool)(accumulate & 8)};
     return differentiate(d, stream, call, call->in[3], &b, &to, why);

@@ -422,19 +422,21 @@ static bool is_dropped(uint64_t seed, uint64_t offset, uint64_t element, double 
 
 /* ---- Layer norm -------------------------------------------------------------------------------------------------- */
 
-static void check_norm(int rows, int n, ls_dtype type, double forward_us, double backward_us)
+/* `shift`: bytes that x lies behind a multiple of 16. */
+static void check_norm(int rows, int n, ls_dtype type, int shift, double forward_us, double backward_us)
 {
     char what[80];
     tensor x = empty(type, 2, rows, n), r = empty(type, 2, rows, n), w = empty(LS_F32, 1, n), b = empty(LS_F32, 1, n);
     tensor y = empty(type, 2, rows, n), sum = empty(type, 2, rows, n), stats = empty(LS_F32, 2, 2, rows);
     tensor dy = empty(type, 2, rows, n), dx = empty(type, 2, rows, n), dr = empty(type, 2, rows, n);
-    tensor dw = empty(LS_F32, 1, n), db = empty(LS_F32, 1, n);
+    tensor dw = empty(LS_F32, 1, n), db = empty(LS_F32, 1, n), kept = empty(LS_U8, 1, (rows * n + 255) / 256 * 32);
+    x.x.data = (char *)x.x.data + shift;
     fill(&x, 0, 1), fill(&r, 0.3, 1), fill(&w, 1, 0.2), fill(&b, 0, 0.2), fill(&dy, 0, 1);
     ls_call call = {.op = LS_OP_dropout_add_layer_norm,
                     .n_in = 4,
                     .n_out = 4,
                     .in = {&x.x, &r.x, &w.x, &b.x},
-                    .out = {&y.x, &sum.x, &stats.x, NULL}};
+                    .out = {&y.x, &sum.x, &stats.x, &kept.x}};
     call.attrs.norm.epsilon = 1e-12, call.attrs.norm.groups = n, call.attrs.norm.dropout = 0.1;
     call.attrs.norm.seed = 0x123456789abcdefu, call.attrs.norm.offset = 77;
     run(&call);
@@ -461,7 +463,7 @@ static void check_norm(int rows, int n, ls_dtype type, double forward_us, double
     ls_call grad = {.op = LS_OP_dropout_add_layer_norm_grad,
                     .n_in = 5,
                     .n_out = 4,
-                    .in = {&dy.x, &sum.x, &stats.x, &w.x, NULL},
+                    .in = {&dy.x, &sum.x, &stats.x, &w.x, &kept.x},
                     .out = {&dx.x, &dr.x, &dw.x, &db.x},
                     .attrs = call.attrs};
     run(&grad);
@@ -488,7 +490,8 @@ static void check_norm(int rows, int n, ls_dtype type, double forward_us, double
     snprintf(what, sizeof what, "dropout + residual + norm %d x %d backward", rows, n);
     report(what, fmax(relative(ew), fmax(relative(ex), relative(er))), limit, &grad, backward_us);
     free(got), free(sums), free(gx), free(gr), free(gw), free(gb), free(st), free(tw), free(tb);
-    tensor *all[] = {&x, &r, &w, &b, &y, &sum, &stats, &dy, &dx, &dr, &dw, &db};
+    x.x.data = (char *)x.x.data - shift;
+    tensor *all[] = {&x, &r, &w, &b, &y, &sum, &stats, &dy, &dx, &dr, &dw, &db, &kept};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) drop(all[i]);
 }
 
@@ -706,9 +709,11 @@ int main(void)
     check_linear("ffn1 with GELU f16", 256, 512, 128, LS_F16, true, 0, 0);
     check_linear("odd f32", 77, 131, 65, LS_F32, true, 0, 0);
     check_linear("odd bf16", 77, 131, 65, LS_BF16, true, 0, 0);
-    check_norm(WORDS, WIDTH, LS_BF16, 13.6, 20.8);
-    check_norm(333, 768, LS_F32, 0, 0);
-    check_norm(50, 1100, LS_F16, 0, 0);
+    check_norm(WORDS, WIDTH, LS_BF16, 0, 13.6, 20.8);
+    check_norm(4 * WORDS, WIDTH, LS_BF16, 0, 42, 58);
+    check_norm(333, 768, LS_F32, 0, 0, 0);
+    check_norm(333, 768, LS_BF16, 2, 0, 0); /* a block per row forward, a warp backward */
+    check_norm(50, 1100, LS_F16, 0, 0, 0);
     check_optimisers(335 * 1000 * 1000 / 8, 2430.0 / 8, 300.0 / 8);
     check_optimisers(1000003, 0, 0);
     check_attention((attention_case){12, 384, 64, LS_BF16, 0, false, false, 28, 63});
