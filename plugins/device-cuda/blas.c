@@ -18,7 +18,6 @@
 #define TRIED_WORK 1e9 /* multiplications that are worth it */
 #define PROPOSALS 12
 #define TRIES 4
-#define HELD 16 /* pieces of scratch memory of the few products between fork and join */
 
 /* All that a plan depends on, without gaps so that keys compare as bytes. */
 typedef struct plan_key {
@@ -48,12 +47,6 @@ struct cuda_blas {
     cublasLtMatmulPreference_t preference;
     int count;
     plan *slot[SLOTS]; /* by hash, the next free one after a collision */
-
-    cudaStream_t side; /* NULL until it is needed */
-    cudaEvent_t event; /* where one stream waits for the other */
-    bool is_forked;
-    int held;
-    ls_workspace hold[HELD]; /* until the streams are joined */
 };
 
 static ls_status check(cublasStatus_t status, const char *what, ls_message *why)
@@ -92,8 +85,6 @@ void cuda_blas_free(cuda_blas *blas)
 {
     if (!blas) return;
     forget_plans(blas);
-    if (blas->side) cudaStreamDestroy(blas->side);
-    if (blas->event) cudaEventDestroy(blas->event);
     if (blas->preference) cublasLtMatmulPreferenceDestroy(blas->preference);
     if (blas->handle) cublasLtDestroy(blas->handle);
     free(blas);
@@ -250,44 +241,6 @@ static ls_status plan_for(cuda_device *d, const plan_key *key, const void *bias,
     return LS_OK;
 }
 
-/* ---- Two streams ------------------------------------------------------------------------------------------------- */
-
-static ls_status wait_for(cuda_blas *blas, cudaStream_t waiting, cudaStream_t working, ls_message *why)
-{
-    CUDA_TRY(cuda_check(cudaEventRecord(blas->event, working), "event", why));
-    return cuda_check(cudaStreamWaitEvent(waiting, blas->event, 0), "event", why);
-}
-
-ls_status cuda_blas_fork(cuda_device *d, cudaStream_t stream, cudaStream_t *side, ls_message *why)
-{
-    if (!d->blas) CUDA_TRY(blas_new(&d->blas, why));
-    cuda_blas *blas = d->blas;
-    if (!blas->side) CUDA_TRY(cuda_check(cudaStreamCreateWithFlags(&blas->side, cudaStreamNonBlocking), "stream", why));
-    if (!blas->event)
-        CUDA_TRY(cuda_check(cudaEventCreateWithFlags(&blas->event, cudaEventDisableTiming), "event", why));
-    CUDA_TRY(wait_for(blas, blas->side, stream, why));
-    blas->is_forked = true;
-    *side = blas->side;
-    return LS_OK;
-}
-
-ls_status cuda_blas_join(cuda_device *d, cudaStream_t stream, ls_message *why)
-{
-    cuda_blas *blas = d->blas;
-    ls_status status = wait_for(blas, stream, blas->side, why);
-    blas->is_forked = false;
-    for (int i = 0; i < blas->held; i++) cuda_give(d, blas->hold[i]);
-    blas->held = 0;
-    return status;
-}
-
-void cuda_blas_give(cuda_device *d, ls_workspace space)
-{
-    cuda_blas *blas = d->blas;
-    if (blas && blas->is_forked && blas->held < HELD && space.block) blas->hold[blas->held++] = space;
-    else cuda_give(d, space);
-}
-
 /* ---- Running ----------------------------------------------------------------------------------------------------- */
 
 static int32_t alignment_of(const blas_product *p)
@@ -349,7 +302,7 @@ static ls_status run_once(cuda_device *d, cudaStream_t stream, const blas_produc
     if (with->workspace) CUDA_TRY(cuda_take(d, with->workspace + WORKSPACE_ALIGNMENT, &space, why));
     uintptr_t begin = ((uintptr_t)space.address + WORKSPACE_ALIGNMENT - 1) / WORKSPACE_ALIGNMENT * WORKSPACE_ALIGNMENT;
     *status = multiply(d, stream, p, with, space.address ? (void *)begin : NULL);
-    cuda_blas_give(d, space);
+    cuda_give(d, space);
     return LS_OK;
 }
 
@@ -395,8 +348,6 @@ static void find_fastest(cuda_device *d, cudaStream_t stream, const blas_product
     blas_product tried = *p;
     ls_workspace space = {0};
     cudaEvent_t event[2] = {NULL, NULL};
-    bool is_forked = d->blas->is_forked;
-    d->blas->is_forked = false; /* nothing runs beside the tries: their scratch memory need not be held */
     if (p->accumulate) {
         int64_t elements = (p->batch - 1) * p->out.batch_stride + p->n * p->out.pitch;
         tried.out.data =
@@ -408,7 +359,6 @@ static void find_fastest(cuda_device *d, cudaStream_t stream, const blas_product
     for (int i = 0; i < 2; i++)
         if (event[i]) cudaEventDestroy(event[i]);
     cuda_give(d, space);
-    d->blas->is_forked = is_forked;
 }
 
 static bool is_worth_trying(const cuda_device *d, const blas_product *p)

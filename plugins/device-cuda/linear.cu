@@ -217,19 +217,6 @@ static bool is_empty(const ls_operand *dy)
     return dy->dim[0] == 0 || dy->dim[1] == 0;
 }
 
-#define SIDE_WORK 1e9 /* multiplications from which on two products are done side by side */
-
-static ls_status multiply_both(cuda_device *d, cudaStream_t stream, const cuda_product *first,
-                               const cuda_product *second, ls_message *why)
-{
-    cudaStream_t side;
-    CUDA_TRY(cuda_blas_fork(d, stream, &side, why));
-    ls_status status = cuda_multiply(d, side, second, why);
-    if (status == LS_OK) status = cuda_multiply(d, stream, first, why);
-    ls_status joined = cuda_blas_join(d, stream, status == LS_OK ? why : NULL);
-    return status == LS_OK ? joined : status;
-}
-
 extern "C" ls_status cuda_linear_grad(cuda_device *d, cudaStream_t stream, const ls_call *call, ls_message *why)
 {
     const ls_operand *dy = call->in[0], *x = call->in[1], *w = call->in[2];
@@ -242,8 +229,6 @@ extern "C" ls_status cuda_linear_grad(cuda_device *d, cudaStream_t stream, const
     ls_operand across = transpose_of(dy);
     cuda_product dx = {dy, w, call->out[0], NULL, compute, (bool)(accumulate & 1)};
     cuda_product dw = {&across, x, call->out[1], NULL, compute, (bool)(accumulate & 2)};
-    if (call->out[0] && call->out[1] && (double)cuda_numel(dy) * (double)x->dim[1] >= SIDE_WORK)
-        return multiply_both(d, stream, &dx, &dw, why);
     if (call->out[0]) CUDA_TRY(cuda_multiply(d, stream, &dx, why));
     return call->out[1] ? cuda_multiply(d, stream, &dw, why) : LS_OK;
 }

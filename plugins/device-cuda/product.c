@@ -301,7 +301,7 @@ ls_status cuda_multiply(cuda_device *d, cudaStream_t stream, const cuda_product 
     copies kept = {0};
     if (!cuda_numel(q->c)) return LS_OK;
     ls_status status = multiply(d, stream, q, &kept, why);
-    for (int i = 0; i < kept.count; i++) cuda_blas_give(d, kept.space[i]);
+    for (int i = 0; i < kept.count; i++) cuda_give(d, kept.space[i]);
     return status;
 }
 

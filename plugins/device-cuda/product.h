@@ -32,13 +32,6 @@ typedef struct blas_product {
 } blas_product;
 
 ls_status cuda_blas_run(cuda_device *d, cudaStream_t stream, const blas_product *p, ls_message *why);
-/* Work between these two may go to *side instead, beside that of the stream: products alone leave processors idle at
- * their ends. What follows in the stream comes after both. Scratch memory of products is kept until then; other scratch
- * memory must not be given back before. */
-ls_status cuda_blas_fork(cuda_device *d, cudaStream_t stream, cudaStream_t *side, ls_message *why);
-ls_status cuda_blas_join(cuda_device *d, cudaStream_t stream, ls_message *why);
-/* As cuda_give(), for scratch memory of a product. */
-void cuda_blas_give(cuda_device *d, ls_workspace space);
 /* cuda_blas_run() by a kernel of our own, slowly: for what the library refuses. */
 ls_status cuda_product_plain(cudaStream_t stream, const blas_product *p, ls_message *why);
 
