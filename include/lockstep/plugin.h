@@ -205,6 +205,7 @@ enum {
     LS_TRAIT_SCATTERED = 1u << 3,   /* parameters keep their own memory: optimisers do not lay them out in blocks */
     LS_TRAIT_HALF_COPY = 1u << 4,   /* with mixed precision, optimiser steps write half copies: ls_derived.half */
     LS_TRAIT_KRSC = 1u << 5,        /* weights of convolutions have their input channels last in memory */
+    LS_TRAIT_STEP_FACTOR = 1u << 6, /* optimiser steps take a factor of the gradient: clipping needs no pass */
 };
 
 /* Positions in a training loop. Work submitted before a mark need not wait for work after it. */

@@ -148,7 +148,8 @@ template <typename W, bool MOMENTUM> struct sgd {
 
 typedef struct step_operands {
     numbers g, p, m, v, half;
-    numbers found; /* one number: nothing is done unless it is 0 */
+    numbers found;  /* one number: nothing is done unless it is 0 */
+    numbers factor; /* one number that gradients are multiplied by */
     int64_t n;
 } step_operands;
 
@@ -156,6 +157,7 @@ typedef struct step_operands {
 template <typename Rule> static __global__ void __launch_bounds__(256) step_flat(step_operands o, Rule rule)
 {
     if (o.found.data && get<float>(o.found, 0) != 0) return;
+    if (o.factor.data) rule.sign *= get<float>(o.factor, 0);
     const int N = 4;
     float *p = (float *)o.p.data, *m = (float *)o.m.data, *v = (float *)o.v.data;
     const float *g = (const float *)o.g.data;
@@ -195,6 +197,7 @@ template <typename Rule> static __global__ void __launch_bounds__(256) step_flat
 template <typename W, typename Rule> static __global__ void __launch_bounds__(256) step_each(step_operands o, Rule rule)
 {
     if (o.found.data && get<float>(o.found, 0) != 0) return;
+    if (o.factor.data) rule.sign *= get<W>(o.factor, 0);
     for (int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x; i < o.n; i += (int64_t)gridDim.x * 256) {
         state<W> s = {get<W>(o.p, i), 0, 0};
         if (Rule::MOMENTS > 0) s.m = get<W>(o.m, i);
@@ -238,12 +241,17 @@ static numbers found_of(const ls_call *call)
     return numbers_of(call->n_in > 1 ? call->in[1] : NULL);
 }
 
+static numbers factor_of(const ls_call *call)
+{
+    return numbers_of(call->n_in > 2 ? call->in[2] : NULL);
+}
+
 extern "C" ls_status cuda_adam_step(cuda_device *d, cudaStream_t stream, const ls_call *call, ls_message *why)
 {
     const ls_operand *all[] = {call->out[0], call->out[1], call->out[2], call->in[0], output(call, 3)};
     if (!lie_alike(all, 5)) return cuda_on_host(d, stream, call, why);
     step_operands o = {numbers_of(all[3]), numbers_of(all[0]), numbers_of(all[1]), numbers_of(all[2]),
-                       numbers_of(all[4]), found_of(call),     cuda_numel(all[0])};
+                       numbers_of(all[4]), found_of(call),     factor_of(call),    cuda_numel(all[0])};
     return run_step<adam>(d, stream, call, &o, why);
 }
 
@@ -255,7 +263,7 @@ extern "C" ls_status cuda_sgd_step(cuda_device *d, cudaStream_t stream, const ls
     const ls_operand *all[] = {call->out[0], output(call, 1), call->in[0], output(call, 2)};
     if (!lie_alike(all, 4)) return cuda_on_host(d, stream, call, why);
     step_operands o = {numbers_of(all[2]), numbers_of(all[0]), numbers_of(all[1]), numbers_of(NULL),
-                       numbers_of(all[3]), found_of(call),     cuda_numel(all[0])};
+                       numbers_of(all[3]), found_of(call),     factor_of(call),    cuda_numel(all[0])};
     return all[1] ? run_step<momentum_sgd>(d, stream, call, &o, why) : run_step<plain_sgd>(d, stream, call, &o, why);
 }
 

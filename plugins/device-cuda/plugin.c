@@ -35,7 +35,7 @@ static bool supports(void *device, ls_opcode op)
 
 static const ls_device_table table = {
     LS_DEVICE_TABLE,
-    .traits = LS_TRAIT_HALF_COPY | LS_TRAIT_KRSC,
+    .traits = LS_TRAIT_HALF_COPY | LS_TRAIT_KRSC | LS_TRAIT_STEP_FACTOR,
     .name = "cuda",
     .count = cuda_count,
     .open = cuda_open,

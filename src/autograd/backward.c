@@ -137,6 +137,7 @@ static bool leaf_alloc(ls_leaf *leaf, const ls_tensor *like)
 ls_tensor *ls_leaf_room(ls_tensor *t)
 {
     ls_leaf *leaf = t->node->leaf;
+    if (t->run->debt.pay) ls_debt_pay(t->run);
     ls_mark mark = ls_scope_begin(t->run);
     bool ok = leaf_alloc(leaf, t);
     ls_scope_end(t->run, mark, NULL);
@@ -289,6 +290,7 @@ static bool process(ls_run *run, ls_node *node)
 bool ls_walk_back(ls_run *run, ls_tensor *from, ls_tensor *seed)
 {
     ls_node *root = from->node;
+    ls_debt_pay(run);
     reach(run, root);
     const char *outside = run->site;
     run->no_grad++;

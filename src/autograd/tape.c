@@ -209,6 +209,7 @@ ls_tensor *ls_grad(ls_tensor *t)
 {
     ls_run *run = ls_run_of(t);
     if (ls_failed(run) || !ls_check_live(run, t, "ls_grad")) return NULL;
+    if (run->debt.pay) ls_debt_pay(run);
     ls_leaf *leaf = leaf_of(t);
     return leaf && leaf->holds ? ls_alias(leaf->grad) : NULL;
 }
@@ -227,6 +228,7 @@ void ls_set_grad_memory(ls_tensor *t, ls_tensor *home)
     if (ls_failed(run) || !ls_check_live(run, t, "ls_set_grad_memory") ||
         !ls_check_live(run, home, "ls_set_grad_memory"))
         return;
+    ls_debt_pay(run);
     ls_leaf *leaf = leaf_of(t);
     char a[LS_TEXT], b[LS_TEXT];
     if (!leaf)

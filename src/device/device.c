@@ -125,8 +125,9 @@ static const char *missing_entry(const ls_device_table *t)
 /* The first trait that this library does not know; -1: all are known. */
 static int unknown_trait(uint32_t traits)
 {
-    uint32_t unknown = traits & ~(uint32_t)(LS_TRAIT_HOST | LS_TRAIT_STORAGES | LS_TRAIT_LIVE_VALUES |
-                                            LS_TRAIT_SCATTERED | LS_TRAIT_HALF_COPY | LS_TRAIT_KRSC);
+    uint32_t unknown =
+        traits & ~(uint32_t)(LS_TRAIT_HOST | LS_TRAIT_STORAGES | LS_TRAIT_LIVE_VALUES | LS_TRAIT_SCATTERED |
+                             LS_TRAIT_HALF_COPY | LS_TRAIT_KRSC | LS_TRAIT_STEP_FACTOR);
     return unknown ? __builtin_ctz(unknown) : -1;
 }
 

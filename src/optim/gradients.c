@@ -5,6 +5,7 @@
  * limits are not negative. */
 #include <math.h>
 
+#include "autograd/tape.h"
 #include "optim/optim.h"
 #include "optim/scaler.h"
 #include "tensor/live.h"
@@ -295,6 +296,51 @@ static bool clip_factor(ls_tensor *norm, double max_norm, ls_tensor *factor)
            zero_unless_finite(norm, factor);
 }
 
+/* ---- multiplication that is put off ---- */
+
+void ls_optim_owe_nothing(ls_optim *optim)
+{
+    ls_run *run = optim->object.run;
+    if (optim->owed && run->debt.debtor == optim) run->debt = (ls_debt){0};
+    ls_release(optim->owed);
+    optim->owed = NULL;
+}
+
+static void multiply_after_all(void *debtor)
+{
+    ls_optim *optim = debtor;
+    ls_run *run = optim->object.run;
+    ls_mark mark = ls_scope_begin(run);
+    ls_tensor *factor = ls_alias(optim->owed);
+    ls_optim_owe_nothing(optim);
+    if (ls_is_valid(factor)) each_of_optim(optim, scale_one, factor);
+    ls_scope_end(run, mark, NULL);
+}
+
+/* Does the program hold a gradient, and could look at it unnoticed? Otherwise only leaves do, and slots those in
+ * blocks. */
+static bool are_held(const ls_optim *optim)
+{
+    for (int64_t i = 0; i < optim->slot_count; i++) {
+        const ls_optim_slot *slot = &optim->slots[i];
+        const ls_node *node = slot->parameter->node;
+        const ls_storage *memory = node && node->leaf && node->leaf->holds ? node->leaf->grad->storage : NULL;
+        bool in_block = slot->grad_memory && slot->grad_memory->storage == memory;
+        if (memory && memory->refs > 1 + in_block) return true;
+    }
+    return false;
+}
+
+/* Multiply the gradients by a factor: at the next step if the device can, or as soon as somebody looks. */
+static bool multiply_by(const gradients *g, ls_optim *stepped, ls_tensor *factor)
+{
+    if (!stepped) return each_of(g, scale_one, factor);
+    ls_debt_pay(g->run);
+    if (!(stepped->owed = ls_alias_owned(factor))) return false;
+    g->run->debt = (ls_debt){multiply_after_all, stepped};
+    return true;
+}
+
 /* The step these gradients belong to, from 1. */
 static int64_t step_of(const gradients *g)
 {
@@ -309,7 +355,8 @@ static bool norm_of(const gradients *g, double power, ls_tensor *norm)
     return isinf(power) || on_scalar(LS_OP_pow_scalar, norm, norm, (ls_attrs){.scalar = {1 / power}});
 }
 
-static ls_tensor *clip_norm(const gradients *g, double max_norm, double power)
+/* `stepped`: the optimiser whose next step may multiply; NULL: none. */
+static ls_tensor *clip_norm(const gradients *g, ls_optim *stepped, double max_norm, double power)
 {
     ls_run *run = g->run;
     ls_mark mark = ls_scope_begin(run);
@@ -317,7 +364,7 @@ static ls_tensor *clip_norm(const gradients *g, double max_norm, double power)
     bool ok = !ls_failed(run) && norm_of(g, power, norm);
     bool limited = ok && !isinf(max_norm) && clip_factor(norm, max_norm, factor);
     /* Reading the factor is free on the host and often saves a pass; elsewhere it would have to wait. */
-    if (limited && !(ls_device_is_host(g->device) && ls_item(factor) >= 1)) each_of(g, scale_one, factor);
+    if (limited && !(ls_device_is_host(g->device) && ls_item(factor) >= 1)) multiply_by(g, stepped, factor);
     if (ok && !run->step->scaler && !ls_finite_look(run, norm))
         ls_finite_note(run, "the norm of the gradients", step_of(g), run->step->share.rank);
     return ls_scope_end(run, mark, ls_failed(run) ? &run->poison : norm);
@@ -349,7 +396,8 @@ ls_tensor *ls_clip_grad_norm_sized(ls_optim *optim, double max_norm, const ls_cl
     if (!run->step->accumulation.sync) return zero_on(run, optim->device, LS_F32);
     if (!ls_optim_lay_out(optim) || !ls_optim_unscale(optim)) return &run->poison;
     gradients g = gradients_of_optim(optim);
-    return clip_norm(&g, max_norm, power);
+    bool may_wait = optim->device && ls_device_has(optim->device, LS_TRAIT_STEP_FACTOR) && !are_held(optim);
+    return clip_norm(&g, may_wait ? optim : NULL, max_norm, power);
 }
 
 /* A list does not know which part of a gradient is the mean over all processes. */
@@ -373,7 +421,7 @@ ls_tensor *ls_state_clip_grad_norm_sized(const ls_state *parameters, double max_
     if (!limit_sound(run, max_norm, who) || !power_sound(run, power, who) || !can_clip_list(run, who))
         return &run->poison;
     gradients g = gradients_of_list(parameters);
-    return clip_norm(&g, max_norm, power);
+    return clip_norm(&g, NULL, max_norm, power);
 }
 
 /* ---- clip by value ---- */

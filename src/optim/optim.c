@@ -30,6 +30,7 @@ static void clear(void *object)
         for (int k = 0; k < LS_MAX_MOMENTS; k++) ls_release(block->moments[k]);
         for (int k = 0; k < LS_MAX_MOMENTS; k++) ls_release(block->collected[k]);
     }
+    ls_optim_owe_nothing(optim);
     ls_verdict_free(optim);
     ls_release(optim->found);
     ls_sys_free(optim->blocks);
@@ -39,6 +40,7 @@ static void clear(void *object)
 
 void ls_optim_free(ls_optim *optim)
 {
+    if (optim && optim->owed) ls_debt_pay(optim->object.run);
     if (optim) ls_state_free(optim->state);
     ls_object_free(optim);
 }
@@ -292,12 +294,13 @@ static void join_spans(ls_optim_span *a, const ls_optim_span *b, int moments)
     a->half.dim[0] = a->parameter.dim[0];
 }
 
-/* in: gradient, found?  out: parameter, moments ..., half? */
+/* in: gradient, found?, factor?  out: parameter, moments ..., half? */
 static bool submit_span(const ls_optim *optim, const ls_optim_group_opts *settings, const ls_optim_span *span,
                         int moments)
 {
     const ls_operand *found = optim->found ? &optim->found->view : NULL;
     ls_call call = {.n_in = 2, .n_out = 1 + moments, .in = {&span->gradient, found}, .out = {&span->parameter}};
+    if (optim->owed) call.in[call.n_in++] = &optim->owed->view;
     for (int k = 0; k < moments; k++) call.out[1 + k] = &span->moments[k];
     if (span->half.data) {
         call.out[1 + optim->rule->most_moments] = &span->half;
@@ -361,7 +364,7 @@ static bool spread_block(ls_optim *optim, int number)
 }
 
 /* The device skips the step if a gradient was not finite; the host does not wait for the result. */
-static bool submit_step(ls_optim *optim)
+static bool submit_groups(ls_optim *optim)
 {
     for (int group = 0; group < optim->group_count; group++)
         if (!step_group(optim, group)) return false;
@@ -370,6 +373,18 @@ static bool submit_step(ls_optim *optim)
     for (int64_t i = 0; i < optim->slot_count; i++)
         if (optim->slots[i].due && !finish_slot(&optim->slots[i])) return false;
     return true;
+}
+
+/* The factor that this optimiser's gradients are still to be multiplied by is applied in the step, and stays owed to
+ * those who read the gradients afterwards. */
+static bool submit_step(ls_optim *optim)
+{
+    ls_run *run = optim->object.run;
+    ls_debt own = optim->owed ? run->debt : (ls_debt){0};
+    if (optim->owed) run->debt = (ls_debt){0};
+    bool ok = submit_groups(optim);
+    if (optim->owed) run->debt = own;
+    return ok;
 }
 
 static void count_step(ls_optim *optim)
@@ -435,5 +450,6 @@ static bool gradients_add_up(const ls_optim *optim)
 void ls_zero_grad(ls_optim *optim)
 {
     if (!optim || ls_failed(optim->object.run) || gradients_add_up(optim)) return;
+    ls_optim_owe_nothing(optim);
     for (int64_t i = 0; i < optim->slot_count; i++) ls_clear_grad(optim->slots[i].parameter);
 }

@@ -107,6 +107,7 @@ struct ls_optim {
     uint64_t used;    /* backward passes up to this one have had their step, taken or skipped */
     uint64_t asked;   /* ls_step() was called after backward passes up to this one, even if it was not due */
     ls_tensor *found; /* f32 [1], owned: nonzero if they were not finite then; NULL: not checked */
+    ls_tensor *owed;  /* f32 [1], owned: gradients are still to be multiplied by it (run->debt); NULL: by nothing */
     ls_verdict verdict;
     bool collected; /* moments of all processes were collected, and are kept */
     ls_state *state;
@@ -182,6 +183,8 @@ ls_operand ls_operand_flat(const ls_operand *x);
 ls_operand ls_operand_part(ls_operand flat, ls_range which);
 /* Extend x to the end of y, both flat and in one block. */
 void ls_operand_join(ls_operand *x, const ls_operand *y);
+/* Clipping puts its multiplication off where steps can do it. Forget it: the gradients are no longer needed. */
+void ls_optim_owe_nothing(ls_optim *optim);
 /* Divide the gradients by the loss scale and by the excess weight of their group of batches, once after each backward
  * pass. With a loss scaler it sets `finite` and waits for the device. */
 bool ls_optim_unscale(ls_optim *optim);

@@ -83,6 +83,12 @@ typedef struct ls_live {
     int count;
 } ls_live;
 
+/* What is still to be done to gradients in memory, before anything reads them or adds to them. */
+typedef struct ls_debt {
+    void (*pay)(void *debtor); /* NULL: nothing */
+    void *debtor;
+} ls_debt;
+
 struct ls_run {
     /* ---- What operators need ---- */
 
@@ -104,6 +110,7 @@ struct ls_run {
     int32_t no_grad;
     bool walking; /* backward is running */
     ls_replays replays;
+    ls_debt debt;
     uint64_t node_serial, walk_serial;
     ls_dtype *autocast; /* stack of types; the innermost is last */
     int32_t autocast_count, autocast_capacity;
@@ -253,7 +260,14 @@ void ls_node_release(ls_run *run, ls_node *node);
 void ls_leaf_forget(ls_node *leaf); /* the leaf's handle dies */
 /* The last backward walk that reached a leaf; 0 if there was none, and for other tensors. */
 uint64_t ls_leaf_walk(const ls_tensor *t);
-uint64_t ls_leaf_since(const ls_tensor *t);  /* the first walk that contributed to its gradient; 0: no gradient */
+uint64_t ls_leaf_since(const ls_tensor *t); /* the first walk that contributed to its gradient; 0: no gradient */
+/* Do to gradients what is still to be done. */
+static inline void ls_debt_pay(ls_run *run)
+{
+    ls_debt debt = run->debt;
+    run->debt = (ls_debt){0};
+    if (debt.pay) debt.pay(debt.debtor);
+}
 bool ls_leaf_multiplied(const ls_tensor *t); /* a product has read it in its own type */
 bool ls_leaf_watched(const ls_tensor *leaf); /* its gradients are reduced over processes */
 

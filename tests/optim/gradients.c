@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "tensor/context.h"
 
 static const char *device = "cpu";
 
@@ -160,6 +161,73 @@ static void a_norm_of_nan_zeroes_the_gradients_that_are_numbers(void)
     CHECK(ls_finish(run) == 0);
 }
 
+enum { SEEN = 6 };
+
+static void look(ls_module *m, bool at_gradients, float seen[8])
+{
+    ls_mark mark = ls_scope_begin(ls_module_run(m)); /* gradients that are held are not put off */
+    ls_tensor *a = ls_module_tensor(m, "a"), *b = ls_module_tensor(m, "b");
+    ls_read(at_gradients ? ls_grad(a) : a, seen, 5 * sizeof(float));
+    ls_read(at_gradients ? ls_grad(b) : b, seen + 5, 3 * sizeof(float));
+    ls_scope_end(ls_module_run(m), mark, NULL);
+}
+
+static int passes;
+
+static ls_status counting_run(void *handle, ls_stream *stream, const ls_call *call, ls_message *why)
+{
+    passes += call->op == LS_OP_mul && call->in[1]->stride[0] == 0 && call->in[0]->dim[0] > 1;
+    return ls_cpu_device.run(handle, stream, call, why);
+}
+
+/* What a program sees that clips, steps, looks, adds to the gradients, clips and clears them. */
+static void clip_and_look(bool puts_off, float seen[SEEN][8])
+{
+    ls_run *run = ls_init(NULL, NULL, .device = device);
+    bool counted = strcmp(device, "cpu") == 0;
+    if (counted) run->device->table.run = counting_run;
+    if (puts_off) run->device->table.traits |= LS_TRAIT_STEP_FACTOR;
+    else run->device->table.traits &= ~(uint32_t)LS_TRAIT_STEP_FACTOR;
+    ls_module *m = two_vectors(run);
+    ls_optim *adam = ls_adamw_new(run, m, .lr = 0.1);
+    passes = 0;
+    CHECK_NEAR(clipped_norm(run, m, adam, 1, 1), sqrt(84), 1e-6);
+    CHECK(ls_step(adam));
+    look(m, false, seen[0]);
+    CHECK(!counted || passes == !puts_off);
+    look(m, true, seen[1]);
+    CHECK(!counted || passes == 1);
+    clipped_norm(run, m, adam, 1, 2);
+    look(m, true, seen[2]);
+    clipped_norm(run, m, adam, 1, 3);
+    clipped_norm(run, m, adam, 1, 4); /* adds to gradients that were clipped */
+    CHECK(ls_step(adam));
+    look(m, true, seen[3]);
+    clipped_norm(run, m, adam, 1, 5);
+    ls_zero_grad(adam);
+    clipped_norm(run, m, adam, 1, 1e6);
+    look(m, true, seen[4]);
+    ls_zero_grad(adam);
+    ls_backward(run, ls_sum(ls_mul_scalar(ls_module_tensor(m, "a"), 8)));
+    ls_tensor *held = ls_grad(ls_module_tensor(m, "a"));
+    ls_clip_grad_norm(adam, 1);
+    memset(seen[5], 0, sizeof seen[5]);
+    ls_read(held, seen[5], 5 * sizeof(float)); /* not asked for again */
+    if (counted) run->device->table.run = ls_cpu_device.run;
+    CHECK(ls_finish(run) == 0);
+}
+
+static void clipping_put_off_until_the_step_looks_the_same(void)
+{
+    float now[SEEN][8], later[SEEN][8];
+    clip_and_look(false, now);
+    clip_and_look(true, later);
+    for (int i = 0; i < SEEN; i++)
+        for (int k = 0; k < 8; k++) CHECK_NEAR(later[i][k], now[i][k], 0);
+    CHECK_NEAR(now[4][1], 2, 0);
+    CHECK_NEAR(now[5][1], sqrt(0.2), 1e-6);
+}
+
 /* ---- loss scaling ---- */
 
 /* Gradients of 0.01, one of them NaN when told so. */
@@ -302,6 +370,7 @@ int main(int argc, char **argv)
     CHECK_RUN(limits_below_zero_are_refused);
     CHECK_RUN(a_bad_batch_spoils_no_later_norm);
     CHECK_RUN(a_norm_of_nan_zeroes_the_gradients_that_are_numbers);
+    CHECK_RUN(clipping_put_off_until_the_step_looks_the_same);
     CHECK_RUN(scale_follows_accelerate);
     CHECK_RUN(scale_grows_and_clipping_unscales);
     CHECK_RUN(optimisers_share_a_scale);

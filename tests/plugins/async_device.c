@@ -519,7 +519,7 @@ const ls_device_table *ls_plugin_v2(const ls_host *host)
 {
     static const ls_device_table table = {
         LS_DEVICE_TABLE,
-        .traits = LS_TRAIT_HALF_COPY | LS_TRAIT_KRSC,
+        .traits = LS_TRAIT_HALF_COPY | LS_TRAIT_KRSC | LS_TRAIT_STEP_FACTOR,
         .name = "async",
         .count = device_count,
         .open = device_open,

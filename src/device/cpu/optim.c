@@ -59,6 +59,13 @@ static bool found_nonfinite(const ls_call *call)
     return found && ls_get(found->dtype, found->data, 0) != 0;
 }
 
+/* What gradients are multiplied by, besides the sign. */
+static double factor_of(const ls_call *call)
+{
+    const ls_operand *factor = call->n_in > 2 ? call->in[2] : NULL;
+    return factor ? ls_get(factor->dtype, factor->data, 0) : 1;
+}
+
 /* Write the half-precision copy of p, if the optimiser wants one; half may be NULL. */
 static ls_status write_half(const ls_operand *p, const ls_operand *half, ls_message *why)
 {
@@ -66,14 +73,16 @@ static ls_status write_half(const ls_operand *p, const ls_operand *half, ls_mess
     return ls_cpu_copy(&(ls_call){.op = LS_OP_copy, .n_in = 1, .n_out = 1, .in = {p}, .out = {half}}, why);
 }
 
-/* in: g, found? (one element: nothing is done unless it is 0)  out: p, m, v, all of the shape of g, updated, and
- * half? (becomes p in its own type). Any floating types: computed in f64 where p is f64, else in f32.
+/* in: g, found? (one element: nothing is done unless it is 0), factor? (one element that g is multiplied by; only for
+ * devices with LS_TRAIT_STEP_FACTOR)  out: p, m, v, all of the shape of g, updated, and half? (becomes p in its own
+ * type). Any floating types: computed in f64 where p is f64, else in f32.
  * attrs.adam: bias1 = 1 - beta1^t, bias2 = 1 - beta2^t; decoupled: AdamW, else weight decay is added to g. */
 ls_status ls_cpu_adam_step(const ls_call *call, ls_message *why)
 {
     if (found_nonfinite(call)) return LS_OK;
     ls_dtype as = ls_compute_dtype(call->out[0]->dtype);
     step_run run = {.adam_kernel = ls_optim_kernels_in_use()->adam[as], .adam = ls_adam_of(&call->attrs)};
+    run.adam.gradient_sign *= factor_of(call);
     ls_iteration walk = {.count = 4,
                          .outputs = 3,
                          .operand = {call->out[0], call->out[1], call->out[2], call->in[0]},
@@ -84,7 +93,7 @@ ls_status ls_cpu_adam_step(const ls_call *call, ls_message *why)
     return write_half(call->out[0], call->n_out > 3 ? call->out[3] : NULL, why);
 }
 
-/* in: g, found?  out: p, momentum?, of one shape, updated, half?. All as above.
+/* in: g, found?, factor?  out: p, momentum?, of one shape, updated, half?. All as above.
  * attrs.sgd: first: momentum is not set yet. */
 ls_status ls_cpu_sgd_step(const ls_call *call, ls_message *why)
 {
@@ -94,6 +103,7 @@ ls_status ls_cpu_sgd_step(const ls_call *call, ls_message *why)
     step_run run = {.sgd_kernel = ls_optim_kernels_in_use()->sgd[as],
                     .sgd = ls_sgd_of(&call->attrs),
                     .has_momentum = momentum != NULL};
+    run.sgd.gradient_sign *= factor_of(call);
     ls_iteration walk = {.count = momentum ? 3 : 2,
                          .outputs = momentum ? 2 : 1,
                          .operand = {call->out[0], momentum ? momentum : call->in[0], call->in[0]},
@@ -104,7 +114,7 @@ ls_status ls_cpu_sgd_step(const ls_call *call, ls_message *why)
     return write_half(call->out[0], call->n_out > 2 ? call->out[2] : NULL, why);
 }
 
-/* in: g, found?  out: p, v, momentum?, of one shape, updated, half?. All as above. */
+/* in: g, found?, factor?  out: p, v, momentum?, of one shape, updated, half?. All as above. */
 ls_status ls_cpu_rmsprop_step(const ls_call *call, ls_message *why)
 {
     if (found_nonfinite(call)) return LS_OK;
@@ -113,6 +123,7 @@ ls_status ls_cpu_rmsprop_step(const ls_call *call, ls_message *why)
     step_run run = {.rmsprop_kernel = ls_optim_kernels_in_use()->rmsprop[as],
                     .rmsprop = ls_rmsprop_of(&call->attrs),
                     .has_momentum = momentum != NULL};
+    run.rmsprop.gradient_sign *= factor_of(call);
     ls_iteration walk = {.count = momentum ? 4 : 3,
                          .outputs = momentum ? 3 : 2,
                          .operand = {call->out[0], call->out[1], momentum ? momentum : call->in[0], call->in[0]},
@@ -123,12 +134,13 @@ ls_status ls_cpu_rmsprop_step(const ls_call *call, ls_message *why)
     return write_half(call->out[0], call->n_out > 3 ? call->out[3] : NULL, why);
 }
 
-/* in: g, found?  out: p, sum, of one shape, updated, half?. All as above. */
+/* in: g, found?, factor?  out: p, sum, of one shape, updated, half?. All as above. */
 ls_status ls_cpu_adagrad_step(const ls_call *call, ls_message *why)
 {
     if (found_nonfinite(call)) return LS_OK;
     ls_dtype as = ls_compute_dtype(call->out[0]->dtype);
     step_run run = {.adagrad_kernel = ls_optim_kernels_in_use()->adagrad[as], .adagrad = ls_adagrad_of(&call->attrs)};
+    run.adagrad.gradient_sign *= factor_of(call);
     ls_iteration walk = {.count = 3,
                          .outputs = 2,
                          .operand = {call->out[0], call->out[1], call->in[0]},
