@@ -140,6 +140,13 @@ static __global__ void __launch_bounds__(BACK_THREADS, 1)
 }
 
 enum { WORDS_BYTES = TILE * 8 };
+
+/* To the right. */
+static __device__ __forceinline__ uint32_t rotated(uint32_t x, uint32_t bits)
+{
+    return __funnelshift_r(x, x, bits);
+}
+
 enum {
     DKV_STAGE = 2 * TILE_BYTES + 2048, /* of queries: q, do, and the words of each warpgroup's keys */
     DKV_RING = 2 * BACK_BYTES,
@@ -193,11 +200,12 @@ static __global__ void __launch_bounds__(BACK_THREADS, 1)
             uint32_t to = ring + (uint32_t)(round % STAGES) * DKV_STAGE;
             load_rows<BACK_THREADS, TILE>(to, q_head, a.q.row, t * TILE, queries);
             load_rows<BACK_THREADS, TILE>(to + TILE_BYTES, do_head, a.d_o.row, t * TILE, queries);
-            if (DROP && threadIdx.x < GROUPS * TILE) {
-                int of = threadIdx.x / TILE, row = threadIdx.x % TILE, key_tile = blockIdx.x * GROUPS + of;
+            if (DROP) { /* each thread one word: of a group's keys the first word of all queries, then the second */
+                int of = threadIdx.x / 128, word = threadIdx.x / TILE % 2, row = threadIdx.x % TILE;
+                int key_tile = blockIdx.x * GROUPS + of;
                 if (first + of * TILE < keys && t * TILE + row < a.queries)
-                    copy_8(to + 2 * TILE_BYTES + of * WORDS_BYTES + row * 8,
-                           kept + ((int64_t)key_tile * a.queries + t * TILE + row) * 2);
+                    copy_4(to + 2 * TILE_BYTES + threadIdx.x * 4,
+                           kept + ((int64_t)key_tile * a.queries + t * TILE + row) * 2 + word);
             }
         }
         copies_end();
@@ -296,15 +304,18 @@ static __global__ void __launch_bounds__(BACK_THREADS, 1)
                 for (int e = 0; e < 4; e++) s[j * 4 + e] = exp2_fast(fmaf(s[j * 4 + e], c, e & 1 ? -l.y : -l.x));
             }
             if (DROP) { /* bit 8 (i / 4) + i % 4, and 4 further for key0 + 8, of the i-th query of this thread */
-                const uint4 *words = (const uint4 *)(shared + (place - base) + 2 * TILE_BYTES + group * WORDS_BYTES);
-                int shift = warp * 8 + (lane >> 2 & 3);
+                const uint2 *words = (const uint2 *)(shared + (place - base) + 2 * TILE_BYTES + group * WORDS_BYTES +
+                                                     (lane & 16 ? WORDS_BYTES / 2 : 0)) +
+                                     (lane & 3);
+                uint32_t shift = (uint32_t)(warp * 8 + (lane >> 2 & 3)), byte[4];
 #pragma unroll
-                for (int j = 0; j < 8; j++) {
-                    uint4 two = words[j * 4 + (lane & 3)];
-                    uint32_t even = (lane & 16 ? two.y : two.x) >> shift, odd = (lane & 16 ? two.w : two.z) >> shift;
-                    int to = (2 * j & 3) + 8 * (j / 2);
-                    dropped |= (even & 0x11u) << to | (odd & 0x11u) << (to + 1);
+                for (int k = 0; k < 4; k++) {
+                    uint2 two = words[k * 8], next = words[k * 8 + 4];
+                    byte[k] = (rotated(two.x, shift) & 0x11u) | (rotated(two.y, shift - 1) & 0x22u) |
+                              (rotated(next.x, shift - 2) & 0x44u) | (rotated(next.y, shift - 3) & 0x88u);
                 }
+                dropped =
+                    __byte_perm(__byte_perm(byte[0], byte[1], 0x0040), __byte_perm(byte[2], byte[3], 0x0040), 0x5410);
             }
             if (mine + 64 > keys || (a.causal && t * TILE < mine + 64)) {
                 int query0 = t * TILE + (lane & 3) * 2;

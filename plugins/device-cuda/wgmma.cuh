@@ -132,9 +132,9 @@ static __device__ __forceinline__ void copy_16(uint32_t to, const void *from, bo
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0) : "memory");
 }
 
-static __device__ __forceinline__ void copy_8(uint32_t to, const void *from)
+static __device__ __forceinline__ void copy_4(uint32_t to, const void *from)
 {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(to), "l"(from) : "memory");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
 }
 
 static __device__ __forceinline__ void copies_end(void)
