@@ -1,6 +1,7 @@
 """browser.py LOCKSTEP - the page of `lockstep watch` in Chromium: curves grow while a run is recorded, controls work,
 nothing in the logs runs. Skipped where playwright or Chromium is missing; PYTHON_TORCH may name an interpreter that has
 playwright."""
+import atexit
 import importlib.util
 import json
 import os
@@ -146,6 +147,7 @@ with tempfile.TemporaryDirectory() as folder, sync_playwright() as p:
     record(folder, "plain", 50, {"lr": 0.002, "note": "<script>evil()</script>"})
     record(folder, "<b>bold</b>", 50, {"lr": 0.001, "note": "<script>evil()</script>"})
     server = subprocess.Popen([lockstep, "watch", folder, "--port", "0"], stdout=subprocess.PIPE, text=True)
+    atexit.register(server.kill)  # also after a failure here
     address = server.stdout.readline().strip()
     browser = p.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
     complaints = []
