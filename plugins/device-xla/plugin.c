@@ -216,11 +216,10 @@ void ls_plugin_stats(void *device, ls_device_counts *counts)
 
 /* ---- opening ---- */
 
+/* Whether there is a library to reach it through is told by device_open(), which says where it was looked for. */
 static int device_count(void)
 {
-    char path[500];
-    ls_message ignored;
-    return pjrt_find(path, sizeof path, &ignored);
+    return 1;
 }
 
 static void device_close(void *device)
