@@ -14,15 +14,16 @@ static shlo_value emit(shlo *s, const char *op, const shlo_value *in, int n_in, 
 
 /* ---- constants ---- */
 
+/* A single number that is repeated: as a constant of many elements the compiler would compute with it at length. */
 static shlo_value constant(shlo *s, shlo_type type, const char *text, shlo_dims dims)
 {
-    shlo_value out = {.type = type, .dims = dims};
+    shlo_value out = {.type = type, .dims = SHLO_SCALAR};
     shlo_begin(s, "constant", NULL, 0, &out, 1);
     shlo_print(s, " {value = dense<%s> : ", text);
     shlo_print_type(s, out);
     shlo_print(s, "}");
     shlo_end(s, NULL, 0, &out, 1);
-    return out;
+    return shlo_stretch(s, out, dims);
 }
 
 shlo_value shlo_integer(shlo *s, shlo_type type, int64_t number, shlo_dims dims)
