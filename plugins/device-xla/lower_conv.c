@@ -2,7 +2,8 @@
  *
  * Tensors are [N,C,H,W] and weights [O,C/g,KH,KW] whatever their order in memory, which transpositions express and the
  * compiler moves to where they cost least. Operands are rounded to the type that the call computes in; sums are f32, or
- * f64. */
+ * f64. conv2d_norm is left to the library, which puts it together from conv2d and batch_norm: the compiler fuses
+ * them. */
 #include "lower.h"
 
 static shlo_type operand_type(const ls_call *call)
@@ -85,25 +86,4 @@ void xla_conv2d_dweight(xla_lowering *l, const ls_call *call)
     }
     shlo_value dw = shlo_convolve(&l->s, x, dy, &how, (shlo_value){.type = sum_type(type), .dims = out});
     xla_out_sum(l, 0, dw, call->attrs.conv.accumulate);
-}
-
-/* A vector of channels, to be combined with [N,C,H,W]. */
-static shlo_value channels(xla_lowering *l, int i, shlo_type type)
-{
-    shlo_value v = xla_in_as(l, i, type);
-    return shlo_reshape(&l->s, v, SHLO_DIMS(v.dims.at[0], 1, 1));
-}
-
-/* in: x, w, b?, weight [O]?, bias [O]?, running_mean [O], running_var [O], residual?  out: y */
-void xla_conv2d_norm(xla_lowering *l, const ls_call *call)
-{
-    shlo *s = &l->s;
-    shlo_value y = convolve(l, call);
-    shlo_value var = shlo_with(s, "add", channels(l, 6, y.type), call->attrs.conv.epsilon);
-    shlo_value scale = shlo_unary(s, "rsqrt", var);
-    if (xla_has_in(call, 3)) scale = shlo_mul(s, scale, channels(l, 3, y.type));
-    y = shlo_mul(s, shlo_sub(s, y, channels(l, 5, y.type)), scale);
-    if (xla_has_in(call, 4)) y = shlo_add(s, y, channels(l, 4, y.type));
-    if (xla_has_in(call, 7)) y = shlo_add(s, y, xla_in_as(l, 7, y.type));
-    xla_out(l, 0, xla_activate(s, call->attrs.conv.activation, y));
 }
