@@ -30,6 +30,7 @@ void kernel_renew_session(kernel *k, bool keep)
     compiler_settle(&k->compiler); /* all other processes that the kernel started end */
     link_end(&k->link);
     if (!keep) {
+        text_clear(&k->loss);
         definitions_free(&k->known);
         k->library_count = 0;
     }
@@ -39,6 +40,20 @@ void kernel_renew_session(kernel *k, bool keep)
         return;
     }
     load_libraries(k);
+}
+
+void kernel_lose_session(kernel *k, int status)
+{
+    ls_message how;
+    link_explain(status, &how);
+    text_clear(&k->loss);
+    text_print(
+        &k->loss,
+        "the session ended before this cell: %s\n"
+        "The values of all variables are lost, definitions are kept. This cell was not run: first run those again "
+        "that set variables.",
+        how.text);
+    kernel_renew_session(k, true);
 }
 
 /* ---- Answers ---- */
@@ -130,6 +145,13 @@ static void tell_removed(kernel *k, const string *removed)
     text_free(&note);
 }
 
+static const char *const why_lost[] = {
+    [SNAPSHOT_POSSIBLE] = "The copy of the session that was made before the cell has ended, too",
+    [SNAPSHOT_THREADS] = "The session had threads and could not be copied before the cell",
+    [SNAPSHOT_MEMORY] = "The session needed more memory than is free and could not be copied before the cell",
+    [SNAPSHOT_REFUSED] = "The system refused a second process, so the session could not be copied before the cell",
+};
+
 /* What became of the process that ran the cell. */
 static void explain_end(kernel *k, const session_message *event, outcome *result)
 {
@@ -142,9 +164,17 @@ static void explain_end(kernel *k, const session_message *event, outcome *result
         text_add(&result->words, "\nThe session is as it was before the cell: values and definitions are kept.");
     else
         text_print(&result->words,
-                   "\nThe session %s and could not be copied before the cell: definitions are kept, but the values of "
-                   "all variables are lost. Run the cells that set them again.",
-                   k->obstacle == SNAPSHOT_MEMORY ? "needed more memory than is free" : "had threads");
+                   "\n%s: definitions are kept, but the values of all variables are lost. Run the cells that set them "
+                   "again.",
+                   why_lost[k->obstacle]);
+}
+
+/* The session ended since the last cell: this one would find zeros where values were. */
+static void tell_loss(kernel *k, outcome *result)
+{
+    result->error = "SessionLost";
+    text_add(&result->words, k->loss.bytes);
+    text_clear(&k->loss);
 }
 
 /* The library runs in the session. */
@@ -156,14 +186,18 @@ static void run_library(kernel *k, const cell_library *library, outcome *result)
     string payload = {0};
     if (link_request(&k->link, &request))
         while (!kernel_wait(k, &event, &payload)) continue;
+    else event.status = link_bury(&k->link);
+    if (event.event != SESSION_LOST) link_follow(&k->link, event.process);
     if (event.event == SESSION_NOT_LOADED) {
         result->error = "LinkError";
         text_add(&result->words, text_view(&payload));
+    } else if (event.event == SESSION_LOST && !event.process && !k->ends) {
+        kernel_lose_session(k, event.status);
+        tell_loss(k, result);
     } else if (event.event != SESSION_DONE) {
         explain_end(k, &event, result);
+        if (event.event == SESSION_LOST && !k->ends) kernel_renew_session(k, true);
     }
-    if (event.event == SESSION_LOST && !k->ends) kernel_renew_session(k, true);
-    else if (event.event != SESSION_LOST) link_follow(&k->link, event.process);
     text_free(&payload);
 }
 
@@ -259,6 +293,8 @@ void kernel_execute(kernel *k, void *socket)
     if (!magic_obey(k, code, &wanted, &why)) {
         result.error = "UsageError";
         text_add(&result.words, why.text);
+    } else if (!is_blank(code) && k->loss.length) {
+        tell_loss(k, &result);
     } else if (!is_blank(code)) {
         run_cell(k, code, &wanted, &result);
     }

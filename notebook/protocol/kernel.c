@@ -295,7 +295,8 @@ bool kernel_wait(kernel *k, session_message *event, string *payload)
     if (!items[WAIT_DEATH].revents) return false;
     if (take_events(k, event, payload)) return true; /* sent before it died */
     pass_on_output(k);
-    *event = (session_message){.event = SESSION_LOST, .status = link_bury(&k->link)};
+    *event = (session_message){.event = SESSION_LOST, .process = k->link.running};
+    event->status = link_bury(&k->link);
     return true;
 }
 
@@ -309,7 +310,7 @@ int kernel_serve(kernel *k)
         zmq_pollitem_t items[WAITS];
         if (!wait_for_any(k, true, items)) return 1;
         pass_on_output(k);
-        if (items[WAIT_DEATH].revents) kernel_renew_session(k, true); /* it was killed between two cells */
+        if (items[WAIT_DEATH].revents) kernel_lose_session(k, link_bury(&k->link));
         if (!k->ends && items[WAIT_SHELL].revents) answer_one(k, k->channels.shell);
         answer_held(k);
     }

@@ -29,8 +29,9 @@ typedef struct kernel {
     const message *request;     /* being answered */
     int interrupts;             /* of the running cell */
     snapshot_obstacle obstacle; /* to a copy of the session before the running cell */
-    string places;              /* where the running cell shows things: "\nname\n" each */
-    message *held;              /* requests that had arrived when a cell failed: cells among them are not run */
+    string loss;   /* why values are lost since the last cell, which the next one tells; empty: they are not */
+    string places; /* where the running cell shows things: "\nname\n" each */
+    message *held; /* requests that had arrived when a cell failed: cells among them are not run */
     size_t held_count;
     bool ends; /* after this request */
 } kernel;
@@ -85,5 +86,7 @@ bool magic_obey(kernel *k, char *code, magic *wanted, ls_message *why);
 
 /* End the session and begin another, which loads the cells that ended well if `keep`. */
 void kernel_renew_session(kernel *k, bool keep);
+/* The session has ended, as `status` tells, while no cell was running: begin another, and let the next cell fail. */
+void kernel_lose_session(kernel *k, int status);
 
 #endif

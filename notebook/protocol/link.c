@@ -167,6 +167,8 @@ void link_signal(const session_link *link, int number)
 
 void link_explain(int status, ls_message *words)
 {
-    if (WIFSIGNALED(status)) ls_message_set(words, "%s", strsignal(WTERMSIG(status)));
-    else ls_message_set(words, "the cell called exit(%d)", WEXITSTATUS(status));
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+        ls_message_set(words, "Killed by SIGKILL: another program sent it, or the system was out of memory");
+    else if (WIFSIGNALED(status)) ls_message_set(words, "%s", strsignal(WTERMSIG(status)));
+    else ls_message_set(words, "exit(%d) was called", WEXITSTATUS(status));
 }

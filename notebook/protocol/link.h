@@ -32,7 +32,7 @@ int link_bury(session_link *link);
 /* Send a signal to the running cell and what it has started. */
 void link_signal(const session_link *link, int number);
 
-/* How a process ended, in words: "Segmentation fault", "the cell called exit(3)". */
+/* How a process ended, in words: "Segmentation fault", "exit(3) was called". */
 void link_explain(int status, ls_message *words);
 
 #endif

@@ -125,6 +125,7 @@ static void run(const cell_request *request)
     snapshot_obstacle obstacle = snapshot_prevented_by();
     snapshot_state snapshot = request->runs && !obstacle ? snapshot_begin() : SNAPSHOT_NONE;
     if (snapshot == SNAPSHOT_RESTORED) return;
+    if (snapshot == SNAPSHOT_NONE && !obstacle) obstacle = SNAPSHOT_REFUSED;
     input_begin();
     display_begin(request->number);
     interrupted = 0; /* from the next line on the kernel may interrupt */

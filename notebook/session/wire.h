@@ -33,14 +33,15 @@ typedef enum session_event {
     SESSION_RESULT,     /* the payload is the value of the cell */
     SESSION_INPUT,      /* the cell waits for a line of text */
     SESSION_CLEAR,      /* what the cell shows shall be removed */
-    SESSION_LOST,       /* never sent: its process has ended with `status`, and with it the values */
+    SESSION_LOST,       /* never sent: the session has ended with `status`; `process` is 0 if it ran no cell */
 } session_event;
 
 /* Why there is no copy of the session as it was before the cell: `number` of SESSION_STARTED. */
 typedef enum snapshot_obstacle {
     SNAPSHOT_POSSIBLE, /* there is one */
     SNAPSHOT_THREADS,
-    SNAPSHOT_MEMORY, /* not enough for two sessions */
+    SNAPSHOT_MEMORY,  /* not enough for two sessions */
+    SNAPSHOT_REFUSED, /* fork() failed */
 } snapshot_obstacle;
 
 typedef struct session_message {

@@ -6,6 +6,7 @@
 import base64
 import glob
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -237,6 +238,40 @@ class Sessions(unittest.TestCase):
         self.assertIn("had threads", error)
         self.assertIn("values of all variables are lost", error)
         self.assertEqual(run("seven() + value").result(), "7")
+
+    def assert_lost(self, how):
+        """The next cell tells that values are lost and does not run; the one after it finds the definitions."""
+        error = self.notebook.run("kept = 1;").error()
+        self.assertRegex(error, "the session ended before this cell: .*" + how)
+        self.assertIn("values of all variables are lost, definitions are kept", error)
+        self.assertEqual(self.notebook.run("seven() + kept").result(), "7")
+
+    def test_a_session_that_is_killed_between_cells_is_missed(self):
+        self.notebook.run("int kept = 5;\nint seven(void) { return 7; }")
+        os.kill(jupyter.processes(self.notebook)[0], signal.SIGKILL)
+        self.assert_lost("Killed by SIGKILL")
+        os.kill(jupyter.processes(self.notebook)[0], signal.SIGKILL)
+        self.notebook.run("%reset")
+        self.assertEqual(self.notebook.run("1 + 1").result(), "2", "nothing that was wanted is lost")
+
+    def test_a_thread_that_crashes_between_cells_is_noticed(self):
+        self.notebook.run("#include <pthread.h>\nint kept = 5;\nint seven(void) { return 7; }\n"
+                          "void *crash(void *a) { usleep(200000); abort(); return a; }")
+        outcome = self.notebook.run("pthread_t thread; pthread_create(&thread, NULL, crash, NULL);\ngetpid()")
+        self.assertTrue(jupyter.all_end([int(outcome.result())]))
+        self.assert_lost("Aborted")
+
+    def test_a_copy_that_is_killed_with_its_cell_is_no_question_of_threads(self):
+        self.notebook.run("int kept = 5;")
+        before = jupyter.processes(self.notebook)
+        begun = self.notebook.begin('printf("runs\\n"); for (;;);')
+        while self.notebook.next(begun)[0] != "stream":
+            pass
+        os.kill(before[0], signal.SIGKILL)
+        error = self.notebook.finish(begun).error()
+        self.assertRegex(error, "Crash: Killed by SIGKILL: .*out of memory")
+        self.assertIn("copy of the session that was made before the cell has ended, too", error)
+        self.assertNotIn("threads", error)
 
     def test_there_is_one_copy_while_a_cell_runs_and_none_after(self):
         run = self.notebook.run
