@@ -125,7 +125,8 @@ static void publish_input(kernel *k, const char *code)
 /* ---- A cell ---- */
 
 typedef struct outcome {
-    const char *error; /* its kind; NULL: none */
+    const char *error;      /* its kind; NULL: none */
+    char failed[WIRE_NAME]; /* the kind of what failed in a cell that ran to its end: what it defined stays */
     string words;
 } outcome;
 
@@ -197,6 +198,10 @@ static void run_library(kernel *k, const cell_library *library, outcome *result)
     } else if (event.event != SESSION_DONE) {
         explain_end(k, &event, result);
         if (event.event == SESSION_LOST && !k->ends) kernel_renew_session(k, true);
+    } else if (event.name[0]) {
+        memcpy(result->failed, event.name, sizeof result->failed);
+        result->error = result->failed;
+        text_add(&result->words, text_view(&payload));
     }
     text_free(&payload);
 }
@@ -253,7 +258,7 @@ static void run_cell(kernel *k, const char *code, const magic *wanted, outcome *
         known = k->known;
         end = now();
     }
-    if (result->error) {
+    if (result->error && !result->failed[0]) {
         k->known = before;
         definitions_free(&known);
         return;

@@ -112,6 +112,13 @@ static void refuse(void)
     session_send(&message, why ? why : "unknown reason", why ? strlen(why) : 14);
 }
 
+static void report_end(void)
+{
+    session_message done = {.event = SESSION_DONE, .process = getpid()};
+    snprintf(done.name, sizeof done.name, "%s", failure_kind());
+    session_send(&done, done.name[0] ? failure_words() : NULL, strlen(failure_words()));
+}
+
 /* dlsym returns an object pointer; POSIX says that it may be a function. */
 static void call(void *symbol)
 {
@@ -127,6 +134,7 @@ static void run(const cell_request *request)
     if (snapshot == SNAPSHOT_RESTORED) return;
     if (snapshot == SNAPSHOT_NONE && !obstacle) obstacle = SNAPSHOT_REFUSED;
     input_begin();
+    failure_begin();
     display_begin(request->number);
     interrupted = 0; /* from the next line on the kernel may interrupt */
     session_send(&(session_message){.event = SESSION_STARTED, .process = getpid(), .number = obstacle}, NULL, 0);
@@ -136,9 +144,9 @@ static void run(const cell_request *request)
     void *function = library ? dlsym(library, name) : NULL;
     if (function && request->runs) call(function);
     curves_end();
-    runs_tell_errors();
-    if (!function) refuse();
-    else session_send(&(session_message){.event = SESSION_DONE, .process = getpid()}, NULL, 0);
+    runs_note_errors();
+    if (function) report_end();
+    else refuse();
     if (snapshot == SNAPSHOT_TAKEN) snapshot_end();
 }
 

@@ -1,11 +1,10 @@
 /* runs.c - the runs that cells have begun. An error stays in its run until ls_finish() tells it; in a notebook that may
- * be many cells later, so the cell that caused it tells it.
+ * be many cells later, so the cell that caused it fails with it.
  *
  * Two functions are in the place of the library's: calls of cells find these first. */
 #include <lockstep/notebook.h>
 
 #include <dlfcn.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "session.h"
@@ -26,6 +25,15 @@ static int place_of(const ls_run *run)
     return i;
 }
 
+static void note_error(int place)
+{
+    bool failed = ls_error(runs[place].run);
+    if (failed && !runs[place].told)
+        failure_note("RunError", "%s\nThe run does nothing from now on: correct the cell, and begin a new run",
+                     ls_error_message(runs[place].run));
+    runs[place].told = failed;
+}
+
 ls_run *ls_init_sized(int *argc, char ***argv, const ls_init_opts *opts, size_t opts_size)
 {
     ls_run *(*init)(int *, char ***, const ls_init_opts *, size_t);
@@ -41,7 +49,10 @@ ls_run *ls_init_sized(int *argc, char ***argv, const ls_init_opts *opts, size_t 
 int ls_finish(ls_run *run)
 {
     int place = place_of(run);
-    if (place < run_count) runs[place] = runs[--run_count];
+    if (place < run_count) {
+        note_error(place);
+        runs[place] = runs[--run_count];
+    }
     curves_finish(run);
     int (*finish)(ls_run *);
     void *symbol = dlsym(RTLD_NEXT, "ls_finish");
@@ -49,14 +60,7 @@ int ls_finish(ls_run *run)
     return finish(run);
 }
 
-void runs_tell_errors(void)
+void runs_note_errors(void)
 {
-    for (int i = 0; i < run_count; i++) {
-        bool failed = ls_error(runs[i].run);
-        if (failed && !runs[i].told)
-            fprintf(stderr,
-                    "lockstep: error: %s\nThe run does nothing from now on: correct the cell, and begin a new run\n",
-                    ls_error_message(runs[i].run));
-        runs[i].told = failed;
-    }
+    for (int i = 0; i < run_count; i++) note_error(i);
 }

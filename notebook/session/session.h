@@ -25,8 +25,18 @@ void curves_end(void);
 /* Draw those of a run that ends: later it cannot. */
 void curves_finish(const ls_run *run);
 
-/* Tell the errors that the cell has caused in runs. */
-void runs_tell_errors(void);
+/* ---- failure.c: a cell that ran to its end, but in which something failed, is an error all the same ---- */
+
+/* A cell begins. */
+void failure_begin(void);
+/* Something failed: its kind, such as "RunError", and what to tell the user. */
+LS_PRINTF(2, 3) void failure_note(const char *kind, const char *format, ...);
+/* The first failure of the cell; "" if nothing failed, and its words. */
+const char *failure_kind(void);
+const char *failure_words(void);
+
+/* Note the errors that the cell has caused in runs. */
+void runs_note_errors(void);
 
 /* ---- snapshot.c: the session as it was before a cell ----
  *

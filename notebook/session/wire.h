@@ -25,7 +25,8 @@ typedef struct input_line {
 
 typedef enum session_event {
     SESSION_STARTED,    /* the cell runs in `process`, whose group has the same number */
-    SESSION_DONE,       /* it ended well; the values are in `process` now */
+    SESSION_DONE,       /* it ran to its end; the values are in `process` now; `name` is the kind of what
+                         * failed in it, if anything, and the payload explains that */
     SESSION_NOT_LOADED, /* the payload says why; nothing has changed */
     SESSION_RESTORED,   /* its process ended with `status`; the values are those of before */
     SESSION_SIZE,       /* the array `name` has `number` elements */

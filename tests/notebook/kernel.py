@@ -396,12 +396,18 @@ class Sessions(unittest.TestCase):
     def test_an_error_is_told_by_the_cell_that_caused_it(self):
         run = self.notebook.run
         run("ls_run *run = ls_init(NULL, NULL);\nls_tensor *a = ls_ones(run, LS_F32, 2, 3);")
-        outcome = run("ls_tensor *b = ls_matmul(a, a);")
-        self.assertIn("matmul: [2,3]", outcome.stream("stderr"))
-        self.assertIn("begin a new run", outcome.stream("stderr"))
-        self.assertEqual(run("ls_tensor *c = ls_add(a, b);").stream("stderr"), "", "once")
+        outcome = run('printf("before\\n");\nls_tensor *b = ls_matmul(a, a);')
+        self.assertEqual((outcome.status, outcome.stream(), outcome.stream("stderr")), ("error", "before\n", ""))
+        self.assertRegex(outcome.error(), r"^RunError: .*matmul: \[2,3\]")
+        self.assertIn("begin a new run", outcome.error())
+        self.assertEqual(outcome.messages[-1][0], "error", "after the cell's output")
+        outcome = run("ls_tensor *c = ls_add(a, b);")
+        self.assertEqual((outcome.status, outcome.error()), ("ok", ""), "once, and the cell's variables are there")
         self.assertEqual(run("ls_clear_error(run);\nls_item(ls_sum(a))").result(), "6")
-        self.assertIn("matmul", run("b = ls_matmul(a, a);").stream("stderr"))
+        self.assertIn("matmul", run("b = ls_matmul(a, a);").error())
+        self.assertEqual(run("ls_finish(run);").status, "ok", "told before")
+        outcome = run("run = ls_init(NULL, NULL);\na = ls_ones(run, LS_F32, 2, 3);\nls_matmul(a, a);\nls_finish(run);")
+        self.assertIn("matmul", outcome.error())
         run("run = ls_init(NULL, NULL);")
         self.assertEqual(run("ls_item(ls_ones(run, LS_F32, 1))").result(), "1")
 

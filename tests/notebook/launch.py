@@ -17,6 +17,9 @@ jupyter.need("jupyter_client")
 
 RANK = 'int rank(void) { return atoi(getenv("RANK")); }\n'
 
+FAILED = "LaunchError: ls_launch: the job failed with code %d"
+REFUSED = FAILED % 2
+
 
 def free_port():
     with socket.socket() as probe:
@@ -42,6 +45,13 @@ class Launch(unittest.TestCase):
     def ok(self, code):
         outcome = self.notebook.run(code)
         self.assertEqual(outcome.status, "ok", outcome.error())
+        return outcome
+
+    def fails(self, code, error):
+        """The value of the cell is shown, and the cell is an error all the same."""
+        outcome = self.notebook.run(code)
+        self.assertEqual((outcome.status, outcome.error()), ("error", error))
+        self.assertEqual(outcome.messages[-1][0], "error", "after the cell's output")
         return outcome
 
     def begin_and_await(self, code, words, count):
@@ -79,16 +89,16 @@ class Launch(unittest.TestCase):
                 (", .num_processes = 2, .mixed_precision = \"fp17\"", "must be no, fp16, bf16 or fp8"),
                 (", .num_processes = 2, .max_restarts = -1", "must not be negative"),
                 (", .num_processes = 2, .num_hosts = 2, .endpoint = \"a:70000\"", "give host:port")):
-            outcome = self.ok("ls_launch(nothing, NULL%s)" % options)
+            outcome = self.fails("ls_launch(nothing, NULL%s)" % options, REFUSED)
             self.assertEqual((outcome.result(), outcome.stream()), ("2", ""), options)
             self.assertIn(words, outcome.stream("stderr"))
         self.ok("ls_run *run = ls_init(NULL, NULL);")
-        outcome = self.ok("ls_launch(nothing, NULL, .num_processes = 2)")
+        outcome = self.fails("ls_launch(nothing, NULL, .num_processes = 2)", REFUSED)
         self.assertEqual(outcome.result(), "2")
         self.assertIn("call ls_init() inside the launched function, or ls_finish() this run", outcome.stream("stderr"))
         self.assertEqual(self.ok("ls_finish(run);\nls_launch(nothing, NULL, .num_processes = 2)").result(), "0")
-        outcome = self.ok("pthread_t thread; pthread_create(&thread, NULL, wait, NULL);\n"
-                          "ls_launch(nothing, NULL, .num_processes = 2)")
+        outcome = self.fails("pthread_t thread; pthread_create(&thread, NULL, wait, NULL);\n"
+                             "ls_launch(nothing, NULL, .num_processes = 2)", REFUSED)
         self.assertEqual(outcome.result(), "2")
         self.assertIn("launch before starting threads", outcome.stream("stderr"))
 
@@ -104,7 +114,8 @@ class Launch(unittest.TestCase):
 
     def test_one_process_runs_in_the_session(self):
         self.ok("int count = 0;\nint once(void *user) { count++; return 3; }")
-        self.assertEqual(self.ok("ls_launch(once, NULL, .num_processes = 1)").result(), "3")
+        outcome = self.fails("ls_launch(once, NULL, .num_processes = 1)", FAILED % 3)
+        self.assertEqual(outcome.result(), "3")
         self.assertEqual(self.ok("count").result(), "1")
 
     def test_failures_are_told_and_restarted(self):
@@ -124,14 +135,15 @@ class Launch(unittest.TestCase):
         self.assertEqual(len(outcome.of_kind("display_data")), 1, "a restarted worker shows things in the same place")
         with open(left, "w") as file:
             file.write("...")
-        outcome = self.ok(call % (left, 2))
+        outcome = self.fails(call % (left, 2), FAILED % 1)
         self.assertEqual(outcome.result(), "1")
         self.assertIn("first cause: rank 0", outcome.stream("stderr"))
 
     def test_a_crash_of_one_rank_ends_the_others(self):
         self.ok('int crash(void *user) { if (rank() == 0) { fprintf(stderr, "rank 0 does not like to sleep\\n"); abort(); }'
                 ' sleep(1000); return 0; }')
-        outcome = self.ok("ls_launch(crash, NULL, .num_processes = 2)")
+        outcome = self.fails("int code = ls_launch(crash, NULL, .num_processes = 2);\ncode", FAILED % 134)
+        self.assertEqual(self.ok("code").result(), "134", "the cell ran to its end")
         self.assertEqual(outcome.result(), "134")
         self.assertIn("rank 0 does not like to sleep", outcome.stream("stderr"))
         self.assertIn("was killed by SIGABRT", outcome.stream("stderr"))
@@ -142,7 +154,8 @@ class Launch(unittest.TestCase):
         begun = self.begin_and_await("ls_launch(polite, NULL, .num_processes = 2)", "runs", 2)
         self.notebook.manager.interrupt_kernel()
         outcome = self.notebook.finish(begun)
-        self.assertEqual((outcome.status, outcome.result()), ("ok", "130"))
+        self.assertEqual((outcome.status, outcome.result()), ("error", "130"))
+        self.assertEqual(outcome.error(), "Interrupted: ls_launch: the job was interrupted, code 130")
         self.assertEqual(outcome.stream().count("saved"), 2)
         self.assertEqual(len(jupyter.processes(self.notebook)), 1)
 
