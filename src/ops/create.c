@@ -1,5 +1,14 @@
-/* create.c - tensors of sequences and of random numbers. */
+/* create.c - tensors of one number, of sequences and of random numbers. */
 #include "ops/op.h"
+
+ls_tensor *ls_full_shape(ls_run *run, ls_dtype dtype, double value, ls_shape shape)
+{
+    ls_tensor *t = ls_empty_shape(run, dtype, shape); /* checks the type */
+    if (t->life == LS_LIFE_LIVE && !op_holds(dtype, value))
+        return LS_POISON(run, LS_ERR_VALUE, "full: %g is not a number of %s; choose a type that has it", value,
+                         ls_dtype_name(dtype));
+    return t->life == LS_LIFE_LIVE && ls_raw_fill(t, value) ? t : &run->poison;
+}
 
 static ls_tensor *created(ls_run *run, ls_opcode op, ls_dtype dtype, ls_shape shape, ls_attrs attrs, bool is_random)
 {

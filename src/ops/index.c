@@ -53,6 +53,9 @@ static ls_tensor *scattered(ls_opcode op, ls_tensor *x, int dim, ls_tensor *inde
     if (!ok)
         return op_error(run, op, LS_ERR_SHAPE, "index %s and source %s do not fit %s", OP_TEXT(index), OP_TEXT(source),
                         OP_TEXT(x));
+    if (ls_dtype_promote(x->view.dtype, source->view.dtype) != x->view.dtype)
+        return op_error(run, op, LS_ERR_DTYPE, "%s cannot hold the numbers of source %s; ls_cast() one of them",
+                        OP_TEXT(x), OP_TEXT(source));
     ls_tensor *in[3] = {x, index, op_as(source, x->view.dtype)};
     ls_tensor *y = op_new(x, x->view.dtype, ls_view_shape(&x->view));
     ls_node *node;

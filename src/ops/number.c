@@ -41,7 +41,12 @@ ls_tensor *ls_masked_fill(ls_tensor *x, ls_tensor *mask, double value)
 ls_tensor *ls_remainder_scalar(ls_tensor *x, double value)
 {
     ls_run *run = op_begin(LS_OP_remainder, 1, 1, &x);
-    return run ? ls_remainder(x, op_full(x, op_meeting_type(x, value), value, LS_SCALAR)) : op_poison(x);
+    if (!run) return op_poison(x);
+    if (value == 0 && !ls_dtype_is_float(x->view.dtype))
+        return op_error(run, LS_OP_remainder, LS_ERR_VALUE,
+                        "the integers %s cannot be divided by 0; of floating numbers, ls_cast(), it is NaN",
+                        OP_TEXT(x));
+    return ls_remainder(x, op_full(x, op_meeting_type(x, value), value, LS_SCALAR));
 }
 
 ls_tensor *ls_lerp(ls_tensor *a, ls_tensor *b, double weight)

@@ -228,7 +228,7 @@ bool op_dims_mask(const ls_tensor *x, ls_shape dims, uint32_t *mask)
 
 /* ---- number types ---- */
 
-ls_dtype op_meeting_type(const ls_tensor *x, double value)
+bool op_holds(ls_dtype dtype, double value)
 {
     static const struct {
         double low, high;
@@ -237,15 +237,17 @@ ls_dtype op_meeting_type(const ls_tensor *x, double value)
                                [LS_I8] = {INT8_MIN, INT8_MAX},
                                [LS_I32] = {INT32_MIN, INT32_MAX},
                                [LS_I64] = {-0x1p63, 0x1p63}};
-    ls_dtype dtype = x->view.dtype;
-    if (ls_dtype_is_float(dtype)) return dtype;
-    if (!op_is_whole(value)) return LS_F32;
-    return value >= range[dtype].low && value <= range[dtype].high ? dtype : LS_I64;
+    return ls_dtype_is_float(dtype) || (op_is_whole(value) && value >= range[dtype].low && value <= range[dtype].high);
+}
+
+ls_dtype op_meeting_type(const ls_tensor *x, double value)
+{
+    return op_holds(x->view.dtype, value) ? x->view.dtype : op_is_whole(value) ? LS_I64 : LS_F32;
 }
 
 ls_tensor *op_number(ls_opcode op, ls_tensor *x, double value)
 {
-    if (op_meeting_type(x, value) != x->view.dtype)
+    if (!op_holds(x->view.dtype, value))
         return op_error(x->run, op, LS_ERR_VALUE, "%g is not a number of %s; ls_cast() it first", value, OP_TEXT(x));
     return op_full(x, x->view.dtype, value, LS_SCALAR);
 }

@@ -70,9 +70,15 @@ bool ls_schedule_follows_value(const ls_schedule *s)
 bool ls_early_stopping_step(ls_early_stopping *stop, double value)
 {
     if (!stop) return false;
+    if (stop->patience < 0 || !(stop->min_delta >= 0 && stop->min_delta < INFINITY)) {
+        ls_fail(&ls_run_of(NULL)->errors, LS_ERR_VALUE,
+                "ls_early_stopping_step: .patience = %lld and .min_delta = %g must be finite and not negative",
+                (long long)stop->patience, stop->min_delta);
+        return true; /* a loop that looks at nothing else ends as well */
+    }
     double gain = stop->maximize ? value - stop->best : stop->best - value;
     stop->improved = stop->seen == 0 ? !isnan(value) : gain > stop->min_delta;
-    if (stop->improved) stop->best = value;
+    if (stop->improved || stop->seen == 0) stop->best = value; /* NaN until there is a number */
     stop->seen += !isnan(value) || stop->seen > 0;
     stop->waited = stop->improved ? 0 : stop->waited + 1;
     return stop->waited > stop->patience;

@@ -200,12 +200,6 @@ ls_tensor *ls_empty_shape(ls_run *run, ls_dtype dtype, ls_shape shape)
     return ls_tensor_new(run, run->device, dtype, shape);
 }
 
-ls_tensor *ls_full_shape(ls_run *run, ls_dtype dtype, double value, ls_shape shape)
-{
-    ls_tensor *t = ls_empty_shape(run, dtype, shape);
-    return t->life == LS_LIFE_LIVE && ls_raw_fill(t, value) ? t : &run->poison;
-}
-
 ls_tensor *ls_from(ls_run *run, ls_dtype dtype, ls_shape shape, const void *data)
 {
     ls_tensor *t = ls_empty_shape(run, dtype, shape);

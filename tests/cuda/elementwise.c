@@ -107,9 +107,10 @@ static void every_layout_is_copied(void)
 static ls_tensor *created(ls_run *run, int v)
 {
     ls_dtype dtype = type_of(v);
+    bool floating = ls_dtype_is_float(dtype);
     switch (v / TYPES) {
-    case 0: return ls_full(run, dtype, -3.7, 1003);
-    case 1: return ls_full(run, dtype, 1e30, 5);
+    case 0: return ls_full(run, dtype, floating ? -3.7 : 1, 1003);
+    case 1: return ls_full(run, dtype, floating ? 1e30 : 0, 5);
     case 2: return ls_zeros(run, dtype, 77);
     case 3: return ls_arange(run, dtype, 333, 5, -2);
     case 4: return ls_arange(run, dtype, 333, 0.1, 0.3);

@@ -32,8 +32,27 @@ static void integers_meet_numbers_exactly(void)
           "masked_fill: 256 is not a number of [3] u8");
     FAILS(ls_masked_fill(bytes, ls_gt_scalar(bytes, 50), 0.5), LS_ERR_VALUE, "ls_cast() it first");
     ls_tensor *smallest = ls_full(run, LS_I64, -0x1p63, 1);
-    CHECK(ls_item(ls_remainder_scalar(smallest, -1)) == 0 && ls_item(ls_remainder_scalar(smallest, 0)) == 0);
+    CHECK(ls_item(ls_remainder_scalar(smallest, -1)) == 0);
+    CHECK(ls_item(ls_remainder(smallest, ls_zeros(run, LS_I64, 1))) == 0);
+    FAILS(ls_remainder_scalar(smallest, 0), LS_ERR_VALUE, "remainder: the integers [1] i64 cannot be divided by 0");
     CHECK(isnan(ls_item(ls_remainder_scalar(ls_ones(run, LS_F32, 1), 0))));
+}
+
+/* Integers are not wrapped round, and fractions not cut off. */
+static void tensors_hold_the_number_given(void)
+{
+    FAILS(ls_full(run, LS_U8, 300, 2), LS_ERR_VALUE, "full: 300 is not a number of u8; choose a type that has it");
+    FAILS(ls_full(run, LS_I32, NAN, 2), LS_ERR_VALUE, "full: nan is not a number of i32");
+    FAILS(ls_full(run, LS_I64, 0x1p63, 2), LS_ERR_VALUE, "is not a number of i64");
+    FAILS(ls_full(run, LS_I8, 0.5, 2), LS_ERR_VALUE, "full: 0.5 is not a number of i8");
+    CHECK(ls_item(ls_full(run, LS_U8, 255, 1)) == 255 && isnan(ls_item(ls_full(run, LS_BF16, NAN, 1))));
+    FAILS(ls_pad(ls_zeros(run, LS_U8, 2), LS_SHAPE(1), LS_SHAPE(0), -1), LS_ERR_VALUE,
+          "pad: -1 is not a number of [2] u8");
+    ls_tensor *x = ls_zeros(run, LS_I64, 2), *index = ls_zeros(run, LS_I64, 1);
+    FAILS(ls_scatter(x, 0, index, ls_full(run, LS_F32, 1.5, 1)), LS_ERR_DTYPE,
+          "scatter: [2] i64 cannot hold the numbers of source [1] f32; ls_cast()");
+    FAILS(ls_scatter_add(x, 0, index, ls_ones(run, LS_F32, 1)), LS_ERR_DTYPE, "scatter_add: [2] i64 cannot hold");
+    CHECK(ls_item(ls_sum(ls_scatter(ls_zeros(run, LS_F32, 2), 0, index, ls_full(run, LS_BF16, 1.5, 1)))) == 1.5);
 }
 
 /* Of nothing, any is false and all is true. */
@@ -176,6 +195,7 @@ int main(int argc, char **argv)
     }
     run = ls_init(NULL, NULL, .device = device);
     CHECK_RUN(integers_meet_numbers_exactly);
+    CHECK_RUN(tensors_hold_the_number_given);
     CHECK_RUN(nothing_is_decided);
     CHECK_RUN(half_types_round_once);
     CHECK_RUN(the_last_of_several_stays);

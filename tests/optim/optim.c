@@ -437,6 +437,17 @@ static void training_stops_when_nothing_improves(void)
     ls_early_stopping up = {.maximize = true};
     CHECK(!ls_early_stopping_step(&up, -3) && !ls_early_stopping_step(&up, -2) && ls_early_stopping_step(&up, -2));
     CHECK(!ls_early_stopping_step(NULL, 1));
+    ls_early_stopping lost = {.patience = 3};
+    CHECK(!ls_early_stopping_step(&lost, NAN) && isnan(lost.best) && !lost.improved);
+    CHECK(!ls_early_stopping_step(&lost, 7) && lost.best == 7 && lost.improved);
+    ls_early_stopping hasty = {.patience = -1}, odd = {.min_delta = -0.5};
+    ls_run *run = ls_init(NULL, NULL);
+    CHECK(ls_early_stopping_step(&hasty, 1));
+    CHECK(strstr(ls_error_message(run), "ls_early_stopping_step: .patience = -1"));
+    ls_clear_error(run);
+    CHECK(ls_early_stopping_step(&odd, 1) && strstr(ls_error_message(run), ".min_delta = -0.5 must be finite"));
+    ls_clear_error(run);
+    ls_finish(run);
 }
 
 /* ---- misuse ---- */
