@@ -149,11 +149,21 @@ void link_follow(session_link *link, pid_t process)
     watch(link);
 }
 
+/* The kernel must stay able to answer: it waits for the end of a process, but not for ever. */
+static bool ends_soon(const session_link *link)
+{
+    enum { MILLISECONDS = 2000 };
+    struct pollfd death = {.fd = link->death, .events = POLLIN};
+    return poll(&death, 1, MILLISECONDS) == 1;
+}
+
 int link_bury(session_link *link)
 {
     int status = 0;
-    if (link->process > 0)
-        while (waitpid(link->process, &status, 0) < 0 && errno == EINTR) continue;
+    if (link->process > 0) {
+        if (!ends_soon(link) && kill(link->process, SIGKILL) == 0) ends_soon(link);
+        waitpid(link->process, &status, WNOHANG);
+    }
     while (waitpid(-1, NULL, WNOHANG) > 0) continue; /* what it left behind comes to the kernel */
     link->process = link->running = 0;
     return status;

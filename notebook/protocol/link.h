@@ -27,7 +27,7 @@ bool link_has_message(const session_link *link);
 bool link_receive(session_link *link, session_message *to, string *payload);
 /* The session lives on in another process. */
 void link_follow(session_link *link, pid_t process);
-/* It has ended: how, as waitpid() tells it. */
+/* It has ended, or shall: how, as waitpid() tells it. One that lives on for seconds is killed. */
 int link_bury(session_link *link);
 /* Send a signal to the running cell and what it has started. */
 void link_signal(const session_link *link, int number);

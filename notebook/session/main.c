@@ -22,7 +22,14 @@
 
 /* Cells call functions without a session among their arguments, and signals belong to the process: hence globals. */
 static int kernel_socket = -1;
+static pid_t session_process; /* this one, unless a cell has forked */
 static volatile sig_atomic_t interrupted;
+
+/* Is this a process that the running cell has forked? */
+static bool is_copy(void)
+{
+    return getpid() != session_process;
+}
 
 /* ---- To the kernel ---- */
 
@@ -55,6 +62,7 @@ static void wait_until_received(void)
 void session_send(const session_message *message, const void *payload, size_t size)
 {
     fflush(NULL);
+    if (message->event == SESSION_RESULT && is_copy()) return; /* a cell has one value */
     int file = payload ? payload_file(payload, size) : -1;
     union {
         struct cmsghdr header;
@@ -133,6 +141,7 @@ static void run(const cell_request *request)
     snapshot_state snapshot = request->runs && !obstacle ? snapshot_begin() : SNAPSHOT_NONE;
     if (snapshot == SNAPSHOT_RESTORED) return;
     if (snapshot == SNAPSHOT_NONE && !obstacle) obstacle = SNAPSHOT_REFUSED;
+    session_process = getpid();
     input_begin();
     failure_begin();
     display_begin(request->number);
@@ -143,6 +152,10 @@ static void run(const cell_request *request)
     snprintf(name, sizeof name, "ls_cell_%d", request->number);
     void *function = library ? dlsym(library, name) : NULL;
     if (function && request->runs) call(function);
+    if (is_copy()) { /* what it has changed is its own: only the session goes on to the next cell */
+        fflush(NULL);
+        _exit(0);
+    }
     curves_end();
     runs_note_errors();
     if (function) report_end();

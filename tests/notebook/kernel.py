@@ -273,6 +273,15 @@ class Sessions(unittest.TestCase):
         self.assertIn("copy of the session that was made before the cell has ended, too", error)
         self.assertNotIn("threads", error)
 
+    def test_a_process_that_a_cell_forks_ends_with_the_cell(self):
+        outcome = self.notebook.run("int kept = 5;\npid_t other = fork();\nif (!other) kept = 6;\nother")
+        self.assertEqual(outcome.status, "ok", outcome.error())
+        self.assertEqual(len(outcome.of_kind("execute_result")), 1)
+        self.assertNotEqual(outcome.result(), "0")
+        for value in ("5", "6", "7"):
+            self.assertEqual(self.notebook.run("kept++").result(), value)
+        self.assertTrue(jupyter.settles(lambda: len(jupyter.processes(self.notebook)) == 1))
+
     def test_there_is_one_copy_while_a_cell_runs_and_none_after(self):
         run = self.notebook.run
         run("enum { SIZE = 64 << 20 };\nchar *memory = malloc(SIZE);\nmemset(memory, 1, SIZE);")
