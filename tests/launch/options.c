@@ -43,10 +43,9 @@ int ls_launch_program_sized(char *const *argv, const ls_launch_opts *o, size_t o
     return CODE;
 }
 
-int print_page(const command *about)
+void write_page(const command *about, FILE *to)
 {
-    (void)about;
-    return 0;
+    (void)about, (void)to;
 }
 
 const char *nearest(const char *wanted, const char *const *names, size_t count)
