@@ -21,6 +21,20 @@ static void put_version(ls_json_writer *w, const char *key, uint64_t version)
     ls_json_put_text(w, key, text);
 }
 
+/* What a request calls the run: its name with all but letters, digits and "-._~/" as %XX. JSON holds no text but UTF-8,
+ * and the name of a folder may be any bytes. */
+static void put_id(ls_json_writer *w, const ls_watched_run *run)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/";
+    char id[3 * LS_TRACK_PATH], *end = id;
+    for (const char *c = run->name; *c && end < id + sizeof id - 4; c++) {
+        if (strchr(plain, *c)) *end++ = *c;
+        else end += sprintf(end, "%%%02X", (unsigned)(unsigned char)*c);
+    }
+    *end = '\0';
+    ls_json_put_text(w, "id", id);
+}
+
 static const char *last_part(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -39,6 +53,7 @@ void ls_document_put_list(ls_json_writer *w, const char *key, ls_watched_folder 
     ls_json_put_array(w, "runs");
     for (int i = 0; i < folder->count; i++) {
         ls_json_put_object(w, NULL);
+        put_id(w, folder->runs[i]);
         ls_json_put_text(w, "name", folder->runs[i]->name);
         put_version(w, "version", folder->runs[i]->version);
         put_version(w, "life", folder->runs[i]->life);
@@ -90,6 +105,7 @@ void ls_document_put_run(ls_json_writer *w, const char *key, const ls_watched_fo
     const ls_history *history = &run->values.history;
     const char *problem = run->values.problem.text;
     ls_json_put_object(w, key);
+    put_id(w, run);
     ls_json_put_text(w, "name", run->name);
     put_version(w, "version", run->version);
     ls_json_put_text(w, "problem", problem[0] ? problem : NULL);

@@ -181,19 +181,39 @@ static void read_more(ls_followed *f, int descriptor, int64_t size)
     }
 }
 
+/* The hash of the last bytes that were read, as they are in the file now; 0 if they cannot be read. */
+static uint64_t tail_of(int descriptor, int64_t read)
+{
+    char text[16384];
+    int64_t size = read < (int64_t)sizeof text ? read : (int64_t)sizeof text;
+    bool whole = size > 0 && pread(descriptor, text, (size_t)size, read - size) == size;
+    return whole ? ls_hash_of(text, (size_t)size) : 0;
+}
+
+/* Was the file only appended to since the last time? A program that starts again may write over what it wrote before,
+ * and be further on by now. */
+static bool has_grown(const ls_followed *f, int descriptor, const struct stat *status)
+{
+    bool unchanged = status->st_mtim.tv_sec == f->changed.tv_sec && status->st_mtim.tv_nsec == f->changed.tv_nsec;
+    if (status->st_dev != f->file[0] || status->st_ino != f->file[1]) return false;
+    if (status->st_size < f->size || (status->st_size == f->size && !unchanged)) return false;
+    return tail_of(descriptor, f->read) == f->tail;
+}
+
 /* False if there is no such file. */
 static bool follow(ls_followed *f, const ls_watched_folder *folder, const ls_watched_run *run, const char *file)
 {
     struct stat status;
     int descriptor = ls_watched_open(folder, run, file);
     bool there = descriptor >= 0 && fstat(descriptor, &status) == 0;
-    bool same = there && status.st_dev == f->file[0] && status.st_ino == f->file[1] && status.st_size >= f->read &&
-                !f->problem.text[0];
-    if (!same) forget(f);
+    if (!there || f->problem.text[0] || !has_grown(f, descriptor, &status)) forget(f);
     if (there) {
         f->file[0] = status.st_dev;
         f->file[1] = status.st_ino;
+        f->size = status.st_size;
+        f->changed = status.st_mtim;
         read_more(f, descriptor, status.st_size);
+        f->tail = tail_of(descriptor, f->read);
     }
     if (descriptor >= 0) close(descriptor);
     return there;

@@ -4,6 +4,8 @@
 #ifndef LOCKSTEP_WATCH_RUNS_H
 #define LOCKSTEP_WATCH_RUNS_H
 
+#include <time.h>
+
 #include "track/history.h"
 
 enum { LS_WATCH_RUNS = 500 /* most runs of a folder */ };
@@ -11,13 +13,16 @@ enum { LS_WATCH_RUNS = 500 /* most runs of a folder */ };
 /* Values, and how far the file of JSON lines was read that they come from. */
 typedef struct ls_followed {
     ls_history history;
-    uint64_t file[2];   /* device and inode; 0: the values come from other files */
-    int64_t read;       /* bytes that are in the history */
-    ls_message problem; /* why the values cannot be read; "": they can */
+    uint64_t file[2];        /* device and inode; 0: the values come from other files */
+    int64_t read;            /* bytes that are in the history */
+    uint64_t tail;           /* hash of the last of them: a file that was written anew has others there */
+    int64_t size;            /* of the file, and */
+    struct timespec changed; /* when it was changed last, as of the last reading */
+    ls_message problem;      /* why the values cannot be read; "": they can */
 } ls_followed;
 
 typedef struct ls_watched_run {
-    char *name;         /* path below the folder; "." is the folder itself */
+    char *name;         /* path below the folder, any bytes; "." is the folder itself */
     uint64_t version;   /* changes when a file of the run does */
     uint64_t life;      /* changes with its signs of life (track/status.h); 0: there are none */
     ls_followed values; /* recorded by the program, as of `read_version` */

@@ -65,6 +65,34 @@ def wait_for(page, expression):
         page.wait_for_timeout(50)
 
 
+def try_bad_runs(page, folder):
+    """One bad run after the other: each is named, and the others go on. Afterwards they are deleted."""
+    strange = os.fsencode(folder) + b"/z\xff"
+    for path in (strange, os.fsencode(folder) + b"/z\xfe"):
+        os.mkdir(path)
+        with open(path + b"/values.jsonl", "w") as file:
+            file.write('{"step": 1, "loss": 7}\n')
+    wait_for(page, "[...state.runs.values()].filter((run) => run.series).length === 4")
+    check("names_that_are_not_utf8_are_told_apart", page.locator("#runs .name").all_inner_texts()[2:] == ["z\ufffd"] * 2)
+    for wrong in ('{"ranks": [null], "checkpoints": []}', '"text"', json.dumps({
+            "state": "running", "time": time.time(), "host": "here", "world": 1, "step": 1, "checkpoints": [],
+            "ranks": [{"rank": 0, "process": 1, "state": "running", "memory": "much"}]})):
+        before = page.evaluate("state.runs.get('z%FF').life") or ""
+        with open(strange + b"/status.part", "w") as file:
+            file.write(wrong)
+        os.rename(strange + b"/status.part", strange + b"/status.json")
+        wait_for(page, "(state.runs.get('z%FF').life || '') !== '" + before + "'")
+        page.wait_for_timeout(100)
+        said = page.locator("#runs .state").all_inner_texts()[3]
+        check("a_wrong_status_is_named", said == "status.json is not one of Lockstep's", said)
+        check("the_others_go_on", page.locator("#pulse").inner_text() == "live")
+    shutil.rmtree(strange)
+    shutil.rmtree(os.fsencode(folder) + b"/z\xfe")
+    wait_for(page, "state.runs.size === 2")
+    wait_for(page, "state.charts.get('loss').curves.length === 2")
+    check("runs_that_are_deleted_are_dropped", page.locator("#pulse").inner_text() == "live")
+
+
 # The page's own curves, as it would draw them.
 CURVES = "key => state.charts.get(key).curves.map(c => [c.name, c.x.length, c.line[c.line.length - 1]])"
 # Pixels of a colour in a canvas: does the curve appear?
@@ -94,6 +122,7 @@ def try_page(page, folder):
     wait_for(page, "state.charts.get('loss').curves[1].x.length === 80")
     check("curves_grow", True)
 
+    try_bad_runs(page, folder)
     live(folder, "plain", 0.5)
     wait_for(page, "document.querySelectorAll('#tables td.good').length === 2")
     said = page.locator("#runs .state").all_inner_texts()[1]

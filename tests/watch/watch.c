@@ -137,6 +137,48 @@ static void values_arrive_as_they_are_recorded(void)
     end(s);
 }
 
+static void a_file_that_is_written_anew_is_read_anew(void)
+{
+    folder_fresh(FOLDER);
+    char values[20 * 32] = "";
+    for (int step = 1; step <= 10; step++) sprintf(values + strlen(values), "{\"step\":%d,\"loss\":100}\n", step);
+    make_run("a", values);
+    served s = serve();
+    ls_json_free(run_document(s, "a"));
+    for (int round = 0; round < 2; round++) { /* longer than before, then other values of the same length */
+        int value = 400 + round;
+        values[0] = '\0';
+        for (int step = 1; step <= 20; step++)
+            sprintf(values + strlen(values), "{\"step\":%d,\"loss\":%d}\n", step, value + (step == 20));
+        make_run("a", values);
+        usleep(600000); /* a look at the folder is fresh for half a second */
+        ls_json *root = run_document(s, "a");
+        const ls_json *loss = ls_json_first(ls_json_get(root, "series"));
+        CHECK(ls_json_integer(ls_json_get(loss, "count"), 0) == 20);
+        CHECK(ls_json_number(ls_json_first(ls_json_get(loss, "y")), 0) == value);
+        CHECK(ls_json_number(ls_json_get(loss, "last"), 0) == value + 1);
+        ls_json_free(root);
+    }
+    end(s);
+}
+
+static void a_run_whose_name_is_not_utf8_can_be_asked_for(void)
+{
+    folder_fresh(FOLDER);
+    make_run("a\xff %", "{\"step\":1,\"loss\":4}\n");
+    make_run("a\xfe %", "{\"step\":1,\"loss\":5}\n");
+    served s = serve();
+    char *body;
+    CHECK(asked(s, "GET /api/runs HTTP/1.1\r\n" HOST "\r\n", &body) == 200);
+    CHECK(strstr(body, "\"id\":\"a%FE%20%25\"") && strstr(body, "\"id\":\"a%FF%20%25\""));
+    free(body);
+    ls_json *root = run_document(s, "a%FF%20%25");
+    CHECK_TEXT(ls_json_text(ls_json_get(root, "id")), "a%FF%20%25");
+    CHECK(ls_json_number(ls_json_get(ls_json_first(ls_json_get(root, "series")), "last"), 0) == 4);
+    ls_json_free(root);
+    end(s);
+}
+
 static void the_list_has_runs_of_every_format_below_the_folder(void)
 {
     folder_fresh(FOLDER);
@@ -338,6 +380,8 @@ int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
     CHECK_RUN_FORK(values_arrive_as_they_are_recorded);
+    CHECK_RUN_FORK(a_file_that_is_written_anew_is_read_anew);
+    CHECK_RUN_FORK(a_run_whose_name_is_not_utf8_can_be_asked_for);
     CHECK_RUN_FORK(the_list_has_runs_of_every_format_below_the_folder);
     CHECK_RUN_FORK(signs_of_life_are_served);
     CHECK_RUN_FORK(damaged_values_are_reported_not_guessed);

@@ -20,9 +20,9 @@ function make(tag, text, className) {
 /* ---- runs ---- */
 
 const colours = new Map();
-function colourOf(name) {
-  if (!colours.has(name)) colours.set(name, COLOURS[colours.size % COLOURS.length]);
-  return colours.get(name);
+function colourOf(id) {
+  if (!colours.has(id)) colours.set(id, COLOURS[colours.size % COLOURS.length]);
+  return colours.get(id);
 }
 
 const lastOf = (array) => array && array.length ? array[array.length - 1] : undefined;
@@ -55,7 +55,8 @@ function describeStatus(run) {
 }
 
 function describe(run) {
-  if (run.problem) return { text: run.problem, className: "state bad", live: false };
+  const problem = run.problem || run.complaint;
+  if (problem) return { text: problem, className: "state bad", live: false };
   if (run.status) return describeStatus(run);
   const age = state.now - (lastOf(run.times.y) || 0), rate = rateOf(run), live = age < LIVE;
   const parts = [run.times.x.length ? "step " + formatNumber(lastOf(run.times.x)) : "no values yet"];
@@ -70,16 +71,16 @@ function showRuns() {
   for (const run of state.runs.values()) {
     if (!run.name.toLowerCase().includes(find)) continue;
     const item = make("li"), label = item.appendChild(make("label")), box = make("input");
-    const said = run.times ? describe(run) : { text: "", className: "state", live: false };
+    const said = run.times || run.problem ? describe(run) : { text: "", className: "state", live: false };
     box.type = "checkbox";
-    box.checked = state.shown.has(run.name);
+    box.checked = state.shown.has(run.id);
     box.addEventListener("change", () => {
-      if (box.checked) state.shown.add(run.name);
-      else state.shown.delete(run.name);
+      if (box.checked) state.shown.add(run.id);
+      else state.shown.delete(run.id);
       update();
     });
     const swatch = make("span", undefined, "swatch");
-    swatch.style.background = colourOf(run.name);
+    swatch.style.background = colourOf(run.id);
     label.append(box, swatch, make("span", run.name === "." ? "this folder" : run.name, "name"));
     label.append(make("span", said.text, said.className));
     item.className = said.live ? "live" : "";
@@ -88,7 +89,7 @@ function showRuns() {
   list.replaceChildren(...rows);
 }
 
-const shownRuns = () => [...state.runs.values()].filter((run) => state.shown.has(run.name) && run.series);
+const shownRuns = () => [...state.runs.values()].filter((run) => state.shown.has(run.id) && run.series);
 
 /* ---- curves ---- */
 
@@ -129,7 +130,7 @@ function showCharts() {
         const x = over === "time" ? elapsed(run, s.x) : s.x;
         /* The slider is about points of the densest curve: a value recorded less often is smoothed over the same steps. */
         const weight = s.x.length ? smooth ** (densest / s.x.length) : 0;
-        keys.get(s.name).push({ name: run.name, colour: colourOf(run.name), x, y: s.y, low: s.low, high: s.high, weight });
+        keys.get(s.name).push({ name: run.name, colour: colourOf(run.id), x, y: s.y, low: s.low, high: s.high, weight });
       }
   }
   const options = { smooth, logX: byId("log-x").checked, logY: byId("log-y").checked,
@@ -226,48 +227,78 @@ function update() {
 
 /* ---- data ---- */
 
+/* Returns whether runs have disappeared. */
 function takeList(list) {
   byId("folder").textContent = list.folder === "." ? "" : list.folder;
   document.title = "Lockstep" + (list.folder === "." ? "" : " · " + list.folder);
   byId("more").hidden = !list.more;
   state.now = list.now;
-  const names = new Set(list.runs.map((run) => run.name));
-  for (const name of state.runs.keys()) if (!names.has(name)) state.runs.delete(name);
-  for (const { name } of list.runs) {
-    if (!state.runs.has(name)) state.runs.set(name, { name });
-    if (!state.known.has(name) && state.shown.size < SHOWN_AT_FIRST) state.shown.add(name);
-    state.known.add(name);
+  const ids = new Set(list.runs.map((run) => run.id)), gone = [...state.runs.keys()].filter((id) => !ids.has(id));
+  for (const id of gone) state.runs.delete(id);
+  for (const { id, name } of list.runs) {
+    if (!state.runs.has(id)) state.runs.set(id, { id, name });
+    if (!state.known.has(id) && state.shown.size < SHOWN_AT_FIRST) state.shown.add(id);
+    state.known.add(id);
   }
+  return gone.length > 0;
 }
+
+/* Does a value have members of these types? Those that end in "?" may be missing or null. */
+function hasShape(value, shape) {
+  return value !== null && typeof value === "object" && Object.entries(shape).every(([key, type]) => {
+    const member = value[key];
+    if (type.endsWith("?") && (member === null || member === undefined)) return true;
+    return type === "array" ? Array.isArray(member) : typeof member === type.replace("?", "");
+  });
+}
+
+const STATUS = { state: "string", error: "string?", time: "number", host: "string", world: "number", step: "number",
+                 steps_per_second: "number?", samples_per_second: "number?", ranks: "array", checkpoints: "array" };
+const RANK = { rank: "number", process: "number", state: "string", memory: "number", last: "string?", waits: "number?" };
+const CHECKPOINT = { name: "string", time: "number" };
 
 /* A file that is not one of ours may have any shape. */
 function takeStatus(run, status, life) {
-  const ours = status && typeof status === "object" && Array.isArray(status.ranks) && Array.isArray(status.checkpoints);
+  const ours = hasShape(status, STATUS) && status.ranks.every((rank) => hasShape(rank, RANK)) &&
+    status.checkpoints.every((checkpoint) => hasShape(checkpoint, CHECKPOINT));
   run.status = ours ? status : null;
+  run.complaint = status && !ours ? "status.json is not one of Lockstep's" : null;
   run.life = life;
 }
 
+/* Null if there is no such thing. */
 async function ask(path) {
   const answer = await fetch(path);
-  if (!answer.ok) throw new Error(path + ": " + answer.status);
+  if (answer.status === 404) return null;
+  if (!answer.ok) throw new Error("the server answers " + answer.status);
   return answer.json();
+}
+
+/* The run as it is now, `known` if nothing of it has changed, or null if it has been deleted since it was listed. */
+async function askRun(known, { id, version, life }) {
+  let run = known;
+  if (known.version !== version) {
+    const { life: before, status, complaint } = known;
+    run = await ask("api/run?name=" + id);
+    if (!run) return null;
+    run = { ...run, life: before, status, complaint };
+  }
+  if (known.life !== life) takeStatus(run, await ask("api/status?name=" + id), life);
+  return run;
 }
 
 async function poll() {
   const pulse = byId("pulse");
   try {
     const list = await ask("api/runs");
-    takeList(list);
-    let changed = false;
-    for (const { name, version, life } of list.runs) {
-      const known = state.runs.get(name), query = "?name=" + encodeURIComponent(name);
-      let run = known;
-      if (known.version !== version) {
-        run = { ...await ask("api/run" + query), life: known.life, status: known.status };
-        changed = true;
-      }
-      if (known.life !== life) takeStatus(run, await ask("api/status" + query), life);
-      state.runs.set(name, run);
+    let changed = takeList(list);
+    for (const listed of list.runs) {
+      const known = state.runs.get(listed.id);
+      /* What is wrong with one run does not concern the others; that the server has ended, the next list tells. */
+      const run = await askRun(known, listed).catch((error) => ({ ...known, version: "", problem: error.message }));
+      if (run) state.runs.set(listed.id, run);
+      else state.runs.delete(listed.id);
+      changed = changed || run !== known;
     }
     showRuns();
     showTables();
@@ -301,7 +332,7 @@ if (byId("data")) {
   takeList(data.list);
   data.runs.forEach((run, i) => {
     takeStatus(run, data.statuses[i]);
-    state.runs.set(run.name, run);
+    state.runs.set(run.id, run);
   });
   byId("pulse").textContent = "as of " + new Date(data.list.now * 1000).toLocaleString();
   update();
