@@ -14,25 +14,37 @@ static ls_tensor *chances(ls_tensor *like, ls_shape shape)
 }
 
 /* A race: the time of a class is exponential with its weight as rate, and the first ones are drawn, each at most once.
- * Times below the resolution of f32 are equal. */
-static ls_tensor *race(ls_tensor *weights, int64_t draws)
+ * Times below the resolution of f32 are equal. `possible`: classes with a weight above 0, before it was rounded. */
+static ls_tensor *race(ls_tensor *weights, ls_tensor *possible, int64_t draws)
 {
     ls_tensor *times = ls_clamp(ls_neg(ls_log(chances(weights, ls_view_shape(&weights->view)))), 0x1p-25, INFINITY);
-    ls_tensor *speed = ls_div(weights, times), *drawn;
+    ls_tensor *speed = ls_where_scalar(possible, ls_div(weights, times), -1), *drawn;
     if (draws == 1) return ls_argmax_dim(speed, -1, true);
     ls_topk(speed, draws, -1, true, &drawn);
     return drawn;
 }
 
 /* The class of a point on a line of all weights: how many classes end before it. Chances above 0 never reach a class
- * of weight 0 at the beginning, and 1 is the end of the last class that has a weight. */
+ * of weight 0 at the beginning, and 1 is the end of the last class that has a weight. All points are searched for at
+ * once, by halves: of 2^k - 1 ends, with endless ones behind the last. */
 static ls_tensor *points(ls_tensor *weights, int64_t draws)
 {
-    ls_shape shape = ls_view_shape(&weights->view);
-    shape.dim[shape.ndim - 1] = draws;
+    ls_shape shape = ls_view_shape(&weights->view), before = {.ndim = shape.ndim}, after = before;
+    int last = shape.ndim - 1;
+    int64_t classes = shape.dim[last], places = 1;
+    while (places <= classes) places *= 2;
+    shape.dim[last] = draws;
+    after.dim[last] = places - 1 - classes;
     ls_tensor *ends = ls_cumsum(weights, -1), *total = ls_slice(ends, -1, -1, INT64_MAX, 1);
-    ls_tensor *point = ls_mul(chances(weights, shape), total);
-    return ls_sum_dim(ls_lt(ls_unsqueeze(ends, -2), ls_unsqueeze(point, -1)), -1, false);
+    ls_tensor *point = ls_mul(chances(weights, shape), total), *class = op_full(weights, LS_I64, 0, shape);
+    ends = ls_pad(ends, before, after, INFINITY);
+    for (int64_t step = places / 2; step > 0; step /= 2) {
+        ls_mark mark = ls_scope_begin(weights->run);
+        ls_tensor *end = ls_take_along_dim(ends, -1, ls_add_scalar(class, (double)(step - 1)));
+        class = ls_add(class, ls_mul_scalar(ls_cast(ls_lt(end, point), LS_I64), (double)step));
+        class = ls_scope_end(weights->run, mark, class);
+    }
+    return class;
 }
 
 static bool weights_sound(ls_run *run, ls_tensor *weights, int64_t draws, bool replacement)
@@ -62,7 +74,10 @@ ls_tensor *ls_multinomial(ls_tensor *weights, int64_t draws, bool replacement)
     if (draws < 1 || (!replacement && draws > classes))
         return op_error(run, op, LS_ERR_VALUE, "%lld draws of %lld classes%s", (long long)draws, (long long)classes,
                         draws < 1 ? "" : " without replacement");
-    weights = ls_cast(ls_detach(weights), LS_F32);
+    weights = ls_detach(weights);
+    if (weights->view.dtype != LS_F64) weights = ls_cast(weights, LS_F32);
     if (ls_failed(run) || !weights_sound(run, weights, draws, replacement)) return &run->poison;
-    return draws == 1 || !replacement ? race(weights, draws) : points(weights, draws);
+    ls_tensor *possible = ls_gt_scalar(weights, 0);
+    weights = ls_cast(ls_div(weights, ls_max_dim(weights, -1, true)), LS_F32); /* of any size, but finite sums */
+    return draws == 1 || !replacement ? race(weights, possible, draws) : points(weights, draws);
 }

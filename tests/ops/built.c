@@ -139,6 +139,39 @@ static void drawn_classes_are_not_drawn_again(void)
     CHECK_NEAR(second / ROWS, p, 5 * sqrt(p * (1 - p) / ROWS));
 }
 
+/* Smaller than f32 can hold, or with a sum larger than that; and classes that are so small beside others that f32 makes
+ * them 0 are drawn before those of weight 0. */
+static void weights_of_any_size_are_drawn_from(void)
+{
+    enum { DRAWS = 4000 };
+    const double scale[] = {1e-300, 1e-310, 1e300, 1e-40, 1e38};
+    for (int i = 0; i < 10; i++) {
+        ls_tensor *weights = ls_from(run, LS_F64, LS_SHAPE(3), (double[]){scale[i / 2], 0, 3 * scale[i / 2]});
+        if (i / 2 > 2) weights = ls_cast(weights, LS_F32);
+        ls_tensor *drawn =
+            i % 2 ? ls_multinomial(weights, DRAWS, true) : ls_multinomial(ls_expand(weights, DRAWS, 3), 1, false);
+        int64_t count[3];
+        CHECK(ls_read(ls_bincount(drawn, 3), count, sizeof count) && count[1] == 0);
+        CHECK_NEAR((double)count[2] / DRAWS, 0.75, 5 * sqrt(0.75 * 0.25 / DRAWS));
+    }
+    ls_tensor *unequal = ls_from(run, LS_F64, LS_SHAPE(4), (double[]){0, 0, 1e-300, 1});
+    int64_t both[2];
+    CHECK(ls_read(ls_multinomial(unequal, 2, false), both, sizeof both) && both[0] == 3 && both[1] == 2);
+    CHECK_TEXT(ls_error_message(run), "");
+}
+
+/* Memory is that of the classes and the draws, not of their product, which would be 10 GB. */
+static void many_draws_of_many_classes(void)
+{
+    enum { COUNT = 100000 };
+    ls_tensor *index = ls_arange(run, LS_I64, COUNT, 0, 1);
+    ls_tensor *weights = ls_cast(ls_eq_scalar(ls_remainder_scalar(index, 1000), 999), LS_F32);
+    ls_tensor *drawn = ls_multinomial(weights, COUNT, true);
+    CHECK(ls_item(ls_all(ls_eq_scalar(ls_remainder_scalar(drawn, 1000), 999))) == 1);
+    CHECK(ls_item(ls_max(drawn)) == COUNT - 1 && ls_item(ls_min(drawn)) == 999);
+    CHECK(ls_memory(run).peak < (size_t)COUNT * 1000);
+}
+
 static void weights_that_cannot_be_drawn_from(void)
 {
     ls_tensor *bad = ls_from(run, LS_F32, LS_SHAPE(2, 3), (float[]){1, 0, 1, 0.5F, -1, 2});
@@ -202,6 +235,8 @@ int main(int argc, char **argv)
     CHECK_RUN(classes_out_of_range_are_found);
     CHECK_RUN(classes_are_drawn_by_weight);
     CHECK_RUN(drawn_classes_are_not_drawn_again);
+    CHECK_RUN(weights_of_any_size_are_drawn_from);
+    CHECK_RUN(many_draws_of_many_classes);
     CHECK_RUN(weights_that_cannot_be_drawn_from);
     CHECK_RUN(equations_that_do_not_fit);
     CHECK_RUN(arrangements_that_do_not_exist);
