@@ -34,6 +34,7 @@ static void step(reader *r)
 static void skip_comment(reader *r)
 {
     bool to_line_end = r->at[1] == '/';
+    int begin = r->line;
     step(r);
     step(r);
     while (r->at < r->end) {
@@ -45,7 +46,9 @@ static void skip_comment(reader *r)
         }
         step(r);
     }
-    if (!to_line_end) r->list.unfinished = true;
+    if (to_line_end) return;
+    r->list.unfinished = true;
+    r->list.open_comment = begin;
 }
 
 static bool at_comment(const reader *r)

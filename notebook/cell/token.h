@@ -24,8 +24,9 @@ typedef struct token {
 
 typedef struct token_list {
     token *tokens;
-    size_t count;    /* without TOKEN_END */
-    bool unfinished; /* the text ends inside a comment, a literal or a continued directive */
+    size_t count;     /* without TOKEN_END */
+    bool unfinished;  /* the text ends inside a comment, a literal or a continued directive */
+    int open_comment; /* the line where a comment begins that does not end; 0: there is none */
 } token_list;
 
 token_list tokens_read(const char *code, size_t length);

@@ -285,6 +285,11 @@ bool unit_write(string *unit, definitions *known, const unit_request *request, s
     part_list parts = split(&tokens, is_value, known);
     writer w = {.request = request, .known = known, .removed = removed, .why = why, .tokens = tokens.tokens};
     for (size_t i = 0; i < parts.count; i++) put_part(&w, parts.parts[i]);
+    if (tokens.open_comment) { /* the compiler will not see it: comments are not part of a unit */
+        ls_message_set(why, "In[%d]:%d: the comment that begins here does not end: */ is missing", request->shown_as,
+                       tokens.open_comment);
+        w.failed = true;
+    }
     for (size_t i = 0; i < known->count; i++) text_print(unit, "%s\n", known->list[i].code);
     text_print(unit, "%s\n%s\nvoid ls_cell_%d(void);\nvoid ls_cell_%d(void)\n{%s\n}\n", text_view(&w.storage),
                text_view(&w.functions), request->number, request->number, text_view(&w.body));

@@ -239,6 +239,18 @@ static void one_cell_defines_a_name_once(void)
     forget();
 }
 
+static void a_comment_must_end(void)
+{
+    CHECK(!define("int a = 1; /* one\n*/\na++; /* two\na++;", 5));
+    CHECK_TEXT(why.text, "In[5]:3: the comment that begins here does not end: */ is missing");
+    forget();
+    CHECK(!define("#define A 1 /* one", 6));
+    CHECK_TEXT(why.text, "In[6]:1: the comment that begins here does not end: */ is missing");
+    forget();
+    CHECK(define("int a = 1; // one", 7));
+    forget();
+}
+
 static void a_prototype_declares_a_function_of_a_library(void)
 {
     CHECK(define("double cbrt(double a);\nextern int errors;", 1));
@@ -266,6 +278,7 @@ int main(int argc, char **argv)
     CHECK_RUN(a_struct_without_a_tag_gets_one);
     CHECK_RUN(the_size_of_an_array_is_learnt);
     CHECK_RUN(one_cell_defines_a_name_once);
+    CHECK_RUN(a_comment_must_end);
     CHECK_RUN(a_prototype_declares_a_function_of_a_library);
     return check_done();
 }

@@ -113,6 +113,9 @@ class Cells(unittest.TestCase):
         self.assertRegex(outcome.error(), r"In\[\d+\]:2:8: error: .missing. undeclared")
         self.assertIn("error", self.fails("int = 3;").error())
         self.assertIn("undeclared", self.fails("a2").error())
+        self.assertIn("In[%d]:2: the comment" % (self.ok("1").reply["execution_count"] + 1),
+                      self.fails('printf("never");\n/* begun\n').error())
+        self.assertRegex(self.fails('int a3;\nputs("begun);\n').error(), r"In\[\d+\]:2:6: error: missing terminating")
         self.assertIn("incompatible", self.fails("int *q1 = 0; double *q2 = q1;").error())
 
     def test_a_missing_symbol_is_an_error(self):
