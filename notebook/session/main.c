@@ -137,6 +137,7 @@ static void call(void *symbol)
 
 static void run(const cell_request *request)
 {
+    output_begin();
     snapshot_obstacle obstacle = snapshot_prevented_by();
     snapshot_state snapshot = request->runs && !obstacle ? snapshot_begin() : SNAPSHOT_NONE;
     if (snapshot == SNAPSHOT_RESTORED) return;
@@ -174,7 +175,7 @@ int main(int argc, char **argv)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     const struct sigaction listen = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
     sigaction(SIGINT, &listen, NULL);
-    setvbuf(stdout, NULL, _IOLBF, 0);
+    output_open();
     input_open(&kernel_socket);
     progress_open();
     for (;;) {

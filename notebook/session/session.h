@@ -17,6 +17,11 @@ void input_open(int *socket);
 /* A cell begins: what an earlier one left unread is forgotten. */
 void input_begin(void);
 
+/* Remember where standard output and error lead. */
+void output_open(void);
+/* A cell begins: they lead there again. */
+void output_begin(void);
+
 /* Progress bars are shown below the cell from now on. */
 void progress_open(void);
 

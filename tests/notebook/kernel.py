@@ -83,6 +83,14 @@ class Cells(unittest.TestCase):
                          ["stream", "display_data", "stream"])
         self.assertEqual(self.ok('fputs("gr\\303\\274n", stderr);').stream("stderr"), "grün")
 
+    def test_a_cell_prints_whatever_the_one_before_closed(self):
+        for code in ("close(1); close(2);", "fclose(stdout); fclose(stderr);", "fclose(stdout);",
+                     'freopen("/dev/null", "w", stdout);', 'freopen("/dev/null/never", "w", stdout);',
+                     "stdout = stderr;", "dup2(1, 2);"):
+            self.ok(code)
+            outcome = self.ok('printf("out\\n"); fprintf(stderr, "err\\n");')
+            self.assertEqual((outcome.stream(), outcome.stream("stderr")), ("out\n", "err\n"), code)
+
     def test_definitions_can_be_changed(self):
         self.ok("double g(double x) { return 2 * x; }")
         self.ok("static double caller(void) { return g(1); }")
