@@ -71,8 +71,10 @@ static void put_error(ls_json_writer *w, const char *name, const char *words)
 }
 
 /* An error is told twice: to everybody, and to the one who asked, who would go on with the next cell otherwise. */
-static void reply_error(kernel *k, void *socket, const char *name, const char *words)
+void kernel_reply_error(kernel *k, void *socket, const char *name, const char *words)
 {
+    string type = {0};
+    text_print(&type, "%.*s_reply", (int)(strlen(k->request->type) - strlen("_request")), k->request->type);
     ls_json_writer w = {0};
     ls_json_put_object(&w, NULL);
     put_error(&w, name, words);
@@ -83,7 +85,8 @@ static void reply_error(kernel *k, void *socket, const char *name, const char *w
     ls_json_put_integer(&w, "execution_count", (int64_t)k->history_count);
     put_error(&w, name, words);
     ls_json_put_end(&w);
-    kernel_reply(k, socket, "execute_reply", &w);
+    kernel_reply(k, socket, type.bytes, &w);
+    text_free(&type);
 }
 
 static void put_page(ls_json_writer *w, const string *page)
@@ -304,7 +307,7 @@ void kernel_execute(kernel *k, void *socket)
         run_cell(k, code, &wanted, &result);
     }
     if (result.error && ls_json_bool(ls_json_get(content, "stop_on_error"), true)) kernel_hold_requests(k);
-    if (result.error) reply_error(k, socket, result.error, text_view(&result.words));
+    if (result.error) kernel_reply_error(k, socket, result.error, text_view(&result.words));
     else reply_ok(k, socket, &wanted.page);
     text_free(&wanted.page);
     text_free(&result.words);

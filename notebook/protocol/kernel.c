@@ -169,6 +169,16 @@ static void reply_aborted(kernel *k, void *socket)
     kernel_reply(k, socket, "execute_reply", &w);
 }
 
+/* What was asked cannot be read, as with U+0000 in the code. Cells behind this one are not run. */
+static void refuse_request(kernel *k, void *socket, bool is_cell)
+{
+    string words = {0};
+    text_print(&words, "the front end's message cannot be read: %s", k->request->fault.text);
+    if (is_cell) kernel_hold_requests(k);
+    kernel_reply_error(k, socket, "MessageError", words.bytes);
+    text_free(&words);
+}
+
 /* While a cell runs this is called for the control channel, inside the answer to that cell's request: cells are taken
  * from the shell channel only. */
 static void answer_request(kernel *k, void *socket, message *request, bool runs_cells)
@@ -180,6 +190,7 @@ static void answer_request(kernel *k, void *socket, message *request, bool runs_
         if (strcmp(request->type, requests[i].type) != 0) continue;
         bool is_cell = requests[i].answer == kernel_execute;
         if (is_cell && !runs_cells) reply_aborted(k, socket);
+        else if (!request->content) refuse_request(k, socket, is_cell);
         else requests[i].answer(k, socket);
     }
     publish_state(k, "idle");

@@ -44,6 +44,8 @@ int kernel_serve(kernel *k);
 /* Takes what `w` holds: the content of a reply on a socket, or of something for everybody. */
 void kernel_reply(kernel *k, void *socket, const char *type, ls_json_writer *w);
 void kernel_publish(kernel *k, const char *type, ls_json_writer *w);
+/* The request being answered, "*_request", has failed with this kind of error. */
+void kernel_reply_error(kernel *k, void *socket, const char *name, const char *words); /* execute.c */
 /* Text of the standard output ("stdout") or error ("stderr"). */
 void kernel_stream(kernel *k, const char *name, const char *bytes, size_t length);
 /* Answer the control channel and heartbeats, and pass on what the session prints and shows; wait for the first of them.

@@ -48,13 +48,13 @@ bool message_read(message *to, const frame *frames, size_t count, const char *ke
         return false;
     }
     to->header = ls_json_read(parts[0].bytes, parts[0].size, why);
-    to->content = to->header ? ls_json_read(parts[3].bytes, parts[3].size, why) : NULL;
     to->type = ls_json_text(ls_json_get(to->header, "msg_type"));
-    if (!to->content || !to->type) {
-        if (to->content) ls_message_set(why, "the header has no msg_type");
+    if (!to->type) {
+        if (to->header) ls_message_set(why, "the header has no msg_type");
         message_free(to);
         return false;
     }
+    to->content = ls_json_read(parts[3].bytes, parts[3].size, &to->fault);
     for (size_t i = 0; i < at; i++) text_put(&to->identities[to->identity_count++], frames[i].bytes, frames[i].size);
     text_put(&to->header_text, parts[0].bytes, parts[0].size);
     return true;

@@ -23,8 +23,9 @@ enum { MESSAGE_PARTS = 4, MOST_IDENTITIES = 8 };
 typedef struct message {
     string identities[MOST_IDENTITIES]; /* whom to answer */
     int identity_count;
-    string header_text; /* copied into every answer, as its parent header */
-    ls_json *header, *content;
+    string header_text;        /* copied into every answer, as its parent header */
+    ls_json *header, *content; /* no content if it is not JSON: then `fault` tells why */
+    ls_message fault;
     const char *type; /* header's msg_type */
 } message;
 

@@ -208,6 +208,12 @@ class Cells(unittest.TestCase):
         session.key = key
         self.assertIn("undeclared", self.fails("never").error())
 
+    def test_a_message_that_cannot_be_read_is_answered(self):
+        self.assertRegex(self.fails('puts("a\0b");').error(), r"^MessageError: .*the character U\+0000 is not accepted")
+        reply = self.notebook.ask("complete_request", code="pri\0", cursor_pos=3)
+        self.assertEqual((reply["status"], reply["ename"]), ("error", "MessageError"))
+        self.shows("1 + 1", "2")
+
     def test_a_cell_reads_from_the_user(self):
         begun = self.notebook.begin('int typed; char word[20];\nscanf("%d %19s", &typed, word);', allow_stdin=True)
         for line in ("12", "words"):

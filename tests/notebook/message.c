@@ -125,6 +125,21 @@ static void what_was_changed_is_refused(void)
     answer_free(&a);
 }
 
+static void content_that_is_not_json_is_explained(void)
+{
+    answer a;
+    frame frames[8];
+    message m;
+    ls_message why;
+    answer_write(&a, NULL, "execute_request", "{\"code\":\"\\u0000\"}", "session", "secret");
+    frames_of(&a, frames);
+    CHECK(message_read(&m, frames, 7, "secret", &why));
+    CHECK_TEXT(m.type, "execute_request");
+    CHECK(!m.content && strstr(m.fault.text, "U+0000"));
+    message_free(&m);
+    answer_free(&a);
+}
+
 static void what_is_no_message_is_refused(void)
 {
     const frame empty[] = {{"<IDS|MSG>", 9}, {"", 0}, {"{}", 2}, {"{}", 2}, {"{}", 2}, {"{}", 2}};
@@ -148,6 +163,7 @@ int main(int argc, char **argv)
     CHECK_RUN(equality_looks_at_every_byte);
     CHECK_RUN(what_was_signed_is_read);
     CHECK_RUN(what_was_changed_is_refused);
+    CHECK_RUN(content_that_is_not_json_is_explained);
     CHECK_RUN(what_is_no_message_is_refused);
     return check_done();
 }
