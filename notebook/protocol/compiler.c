@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,17 +82,22 @@ static void command_free(command *what)
     for (size_t i = 0; i < what->count; i++) ls_sys_free(what->words[i]);
 }
 
-/* Start it in the compiler's folder, with its messages going to `output`. 0: it could not be started. */
+/* Start it in the compiler's folder, with its messages going to `output`; it leads a group, for it starts others. 0: it
+ * could not be started. */
 static pid_t start(const compiler *c, command *what, int output)
 {
     pid_t process = 0;
+    posix_spawnattr_t group;
+    posix_spawnattr_init(&group);
+    posix_spawnattr_setflags(&group, POSIX_SPAWN_SETPGROUP); /* of its own number */
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addchdir_np(&actions, c->folder);
     posix_spawn_file_actions_adddup2(&actions, output, 1);
     posix_spawn_file_actions_adddup2(&actions, output, 2);
-    if (posix_spawnp(&process, what->words[0], &actions, NULL, what->words, environ) != 0) process = 0;
+    if (posix_spawnp(&process, what->words[0], &actions, &group, what->words, environ) != 0) process = 0;
     posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&group);
     return process;
 }
 
@@ -139,7 +145,7 @@ static bool write_header(const compiler *c, ls_message *why)
 
 bool compiler_open(compiler *c, const char *include, ls_message *why)
 {
-    *c = (compiler){.include = include};
+    *c = (compiler){.include = include, .messages = -1};
     const char *temporary = getenv("TMPDIR");
     int length = snprintf(c->folder, sizeof c->folder, "%s/lockstep-notebook-XXXXXX", temporary ? temporary : "/tmp");
     if (length >= (int)sizeof c->folder) errno = ENAMETOOLONG;
@@ -172,34 +178,24 @@ void compiler_set_flags(compiler *c, const char *flags)
 
 /* ---- Cells ---- */
 
-static void read_all(int from, string *to)
+/* Start it, with its messages coming to the kernel. */
+static bool begin(compiler *c, command *what, string *messages)
 {
-    char piece[4096];
-    for (ssize_t got; (got = read(from, piece, sizeof piece)) != 0;) {
-        if (got < 0 && errno != EINTR) return;
-        if (got > 0) text_put(to, piece, (size_t)got);
-    }
-}
-
-/* Run it to its end; false if it fails. */
-static bool run(const compiler *c, command *what, string *messages)
-{
-    int ends[2], status = 0;
-    if (pipe2(ends, O_CLOEXEC) < 0) return false;
-    pid_t process = start(c, what, ends[1]);
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) < 0) return text_print(messages, "no pipe to the compiler: %s", strerror(errno)), false;
+    c->running = start(c, what, ends[1]);
     close(ends[1]);
-    if (process) read_all(ends[0], messages);
-    close(ends[0]);
-    if (!process) {
-        text_print(messages, "%s cannot be started: install a C compiler (Debian: gcc), or name one in CC\n",
-                   what->words[0]);
-        return false;
+    if (c->running) {
+        c->messages = ends[0];
+        return true;
     }
-    while (waitpid(process, &status, 0) < 0 && errno == EINTR) continue;
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    close(ends[0]);
+    text_print(messages, "%s cannot be started: install a C compiler (Debian: gcc), or name one in CC\n",
+               what->words[0]);
+    return false;
 }
 
-bool compiler_run(compiler *c, const compilation *what, char path[LONGEST_LIBRARY], string *messages)
+bool compiler_begin(compiler *c, const compilation *what, char path[LONGEST_LIBRARY], string *messages)
 {
     char name[32], cell[32];
     ls_message why;
@@ -216,8 +212,35 @@ bool compiler_run(compiler *c, const compilation *what, char path[LONGEST_LIBRAR
     add_words(&compile, files);
     add_words(&compile, text_view(&c->flags)); /* last, where libraries belong */
     add_words(&compile, "-lgcc");
-    bool ok = run(c, &compile, messages);
+    bool ok = begin(c, &compile, messages);
     command_free(&compile);
     snprintf(path, LONGEST_LIBRARY, "%s/c%d.so", c->folder, what->number);
     return ok;
+}
+
+bool compiler_listen(const compiler *c, string *messages)
+{
+    char piece[4096];
+    ssize_t got = read(c->messages, piece, sizeof piece);
+    if (got > 0) text_put(messages, piece, (size_t)got);
+    return got > 0 || (got < 0 && errno == EINTR);
+}
+
+void compiler_stop(const compiler *c)
+{
+    if (c->running) kill(-c->running, SIGKILL);
+}
+
+bool compiler_end(compiler *c)
+{
+    int status = 0;
+    while (waitpid(c->running, &status, 0) < 0 && errno == EINTR) continue;
+    if (WIFSIGNALED(status)) { /* what it has started comes to the kernel */
+        compiler_stop(c);
+        while (waitpid(-c->running, NULL, 0) > 0) continue;
+    }
+    close(c->messages);
+    c->running = 0;
+    c->messages = -1;
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }

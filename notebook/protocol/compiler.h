@@ -14,6 +14,8 @@ typedef struct compiler {
     const char *include;         /* where lockstep.h is */
     string flags;                /* a user's own, separated by blanks */
     pid_t preparing; /* the process that compiles the header which all cells begin with; 0 when it is done */
+    pid_t running;   /* the process that compiles a cell; 0 when it has ended */
+    int messages;    /* what that says; -1 when it has ended */
 } compiler;
 
 bool compiler_open(compiler *c, const char *include, ls_message *why);
@@ -30,7 +32,14 @@ typedef struct compilation {
     const char *unit; /* what is compiled */
 } compilation;
 
-/* False if the unit is not C. What the compiler says, warnings included, is appended to `messages`. */
-bool compiler_run(compiler *c, const compilation *what, char path[LONGEST_LIBRARY], string *messages);
+/* Compile a unit to the file `path`. Between these two calls the kernel waits for `messages` of the compiler to become
+ * readable, then listens. What the compiler says, warnings included, is appended to `messages`. */
+bool compiler_begin(compiler *c, const compilation *what, char path[LONGEST_LIBRARY], string *messages);
+/* False if the unit is not C, or the compiler was stopped. */
+bool compiler_end(compiler *c);
+/* Take what it says; false when it has said everything. */
+bool compiler_listen(const compiler *c, string *messages);
+/* End it early. */
+void compiler_stop(const compiler *c);
 
 #endif

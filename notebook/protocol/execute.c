@@ -209,6 +209,12 @@ static void run_library(kernel *k, const cell_library *library, outcome *result)
     text_free(&payload);
 }
 
+/* Has the user changed their mind while the cell was compiled? */
+static bool is_unwanted(const kernel *k)
+{
+    return k->interrupts || k->ends;
+}
+
 /* Divide and compile; `known` gains what the cell defines. */
 static bool try_to_compile(kernel *k, const unit_request *request, definitions *known, char path[LONGEST_LIBRARY],
                            string *messages)
@@ -218,7 +224,11 @@ static bool try_to_compile(kernel *k, const unit_request *request, definitions *
     bool ok = unit_write(&unit, known, request, &removed, &why);
     if (!ok) text_add(messages, why.text);
     compilation what = {request->number, request->shown_as, request->code, text_view(&unit)};
-    ok = ok && compiler_run(&k->compiler, &what, path, messages);
+    ok = ok && compiler_begin(&k->compiler, &what, path, messages);
+    if (ok) {
+        while (kernel_wait_for_compiler(k), compiler_listen(&k->compiler, messages)) continue;
+        ok = compiler_end(&k->compiler);
+    }
     if (ok) tell_removed(k, &removed);
     text_free(&unit);
     text_free(&removed);
@@ -231,14 +241,18 @@ static bool compile(kernel *k, const char *code, definitions *known, cell_librar
     string messages = {0};
     unit_request request = {code, library->number, (int)k->history_count, true};
     bool ok = try_to_compile(k, &request, known, library->path, &messages);
-    if (!ok && strstr(text_view(&messages), "ls_shown")) {
+    if (!ok && !is_unwanted(k) && strstr(text_view(&messages), "ls_shown")) {
         definitions_free(known);
         definitions_copy(known, &k->known);
         text_clear(&messages);
         request.shows = false;
         ok = try_to_compile(k, &request, known, library->path, &messages);
     }
-    if (!ok) {
+    if (is_unwanted(k)) {
+        ok = false;
+        result->error = "Interrupted";
+        text_add(&result->words, "the compiler was stopped: nothing of the cell has run");
+    } else if (!ok) {
         result->error = "CompileError";
         text_add(&result->words, text_view(&messages));
     } else if (messages.length) {

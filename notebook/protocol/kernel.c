@@ -118,6 +118,14 @@ static void reply_comm_info(kernel *k, void *socket)
     kernel_reply(k, socket, "comm_info_reply", &w);
 }
 
+/* Also if a cell is compiled, or runs. */
+static void end_at_once(kernel *k)
+{
+    k->ends = true;
+    compiler_stop(&k->compiler);
+    link_signal(&k->link, SIGKILL);
+}
+
 static void reply_shutdown(kernel *k, void *socket)
 {
     bool restart = ls_json_bool(ls_json_get(k->request->content, "restart"), false);
@@ -127,13 +135,14 @@ static void reply_shutdown(kernel *k, void *socket)
     ls_json_put_bool(&w, "restart", restart);
     ls_json_put_end(&w);
     kernel_reply(k, socket, "shutdown_reply", &w);
-    k->ends = true;
-    link_signal(&k->link, SIGKILL); /* also if a cell is running */
+    end_at_once(k);
 }
 
-/* The first asks the cell to stop, the second ends its process. One that comes before the cell runs waits for it. */
+/* The first asks the cell to stop, the second ends its process; the compiler is stopped by the first. One that comes
+ * just before the cell runs waits for it. */
 static void deliver_interrupts(const kernel *k)
 {
+    if (k->interrupts) compiler_stop(&k->compiler);
     if (k->link.running && k->interrupts) link_signal(&k->link, k->interrupts > 1 ? SIGKILL : SIGINT);
 }
 
@@ -233,6 +242,7 @@ static void on_termination(int number)
 enum {
     WAIT_CONTROL,
     WAIT_HEARTBEAT,
+    WAIT_COMPILER,
     WAIT_OUTPUT,
     WAIT_ERRORS,
     WAIT_SESSION,
@@ -249,22 +259,21 @@ static bool is_abandoned(const kernel *k)
     return told_to_end || (k->jupyter && getppid() != k->jupyter);
 }
 
-static bool wait_for_any(kernel *k, bool shell, zmq_pollitem_t items[WAITS])
+/* Wait for the first `count` kinds. */
+static bool wait_for_any(kernel *k, int count, zmq_pollitem_t items[WAITS])
 {
     enum { SECOND = 1000 };
     const channels *c = &k->channels;
     void *sockets[WAITS] = {
         [WAIT_CONTROL] = c->control, [WAIT_HEARTBEAT] = c->heartbeat, [WAIT_INPUT] = c->input, [WAIT_SHELL] = c->shell};
-    int files[WAITS] = {[WAIT_OUTPUT] = k->link.output,
+    int files[WAITS] = {[WAIT_COMPILER] = k->compiler.messages,
+                        [WAIT_OUTPUT] = k->link.output,
                         [WAIT_ERRORS] = k->link.errors,
                         [WAIT_SESSION] = k->link.socket,
                         [WAIT_DEATH] = k->link.death};
     for (int i = 0; i < WAITS; i++) items[i] = (zmq_pollitem_t){sockets[i], files[i], ZMQ_POLLIN, 0};
-    if (zmq_poll(items, shell ? WAITS : WAITS - 1, SECOND) < 0 && zmq_errno() != EINTR) return false;
-    if (is_abandoned(k)) {
-        k->ends = true;
-        link_signal(&k->link, SIGKILL);
-    }
+    if (zmq_poll(items, count, SECOND) < 0 && zmq_errno() != EINTR) return false;
+    if (is_abandoned(k)) end_at_once(k);
     if (items[WAIT_HEARTBEAT].revents) channels_echo(&k->channels);
     if (items[WAIT_CONTROL].revents) answer_one(k, k->channels.control);
     if (items[WAIT_INPUT].revents) kernel_take_input(k);
@@ -300,7 +309,7 @@ static bool take_events(kernel *k, session_message *event, string *payload)
 bool kernel_wait(kernel *k, session_message *event, string *payload)
 {
     zmq_pollitem_t items[WAITS];
-    if (!wait_for_any(k, false, items)) return false;
+    if (!wait_for_any(k, WAIT_SHELL, items)) return false;
     pass_on_output(k);
     if (take_events(k, event, payload)) return true;
     if (!items[WAIT_DEATH].revents) return false;
@@ -311,6 +320,14 @@ bool kernel_wait(kernel *k, session_message *event, string *payload)
     return true;
 }
 
+void kernel_wait_for_compiler(kernel *k)
+{
+    zmq_pollitem_t items[WAITS];
+    do {
+        if (!wait_for_any(k, WAIT_COMPILER + 1, items)) return;
+    } while (!items[WAIT_COMPILER].revents);
+}
+
 int kernel_serve(kernel *k)
 {
     const char *jupyter = getenv("JPY_PARENT_PID");
@@ -319,7 +336,7 @@ int kernel_serve(kernel *k)
     publish_state(k, "starting");
     while (!k->ends) {
         zmq_pollitem_t items[WAITS];
-        if (!wait_for_any(k, true, items)) return 1;
+        if (!wait_for_any(k, WAITS, items)) return 1;
         pass_on_output(k);
         if (items[WAIT_DEATH].revents) kernel_lose_session(k, link_bury(&k->link));
         if (!k->ends && items[WAIT_SHELL].revents) answer_one(k, k->channels.shell);

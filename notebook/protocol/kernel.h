@@ -52,6 +52,9 @@ void kernel_stream(kernel *k, const char *name, const char *bytes, size_t length
  * True: `event` tells the fate of the running cell. */
 bool kernel_wait(kernel *k, session_message *event, string *payload);
 
+/* Answer these until the compiler, which must be running, says something or ends. */
+void kernel_wait_for_compiler(kernel *k);
+
 /* ---- Requests, each in its file ---- */
 
 /* Take all requests that have arrived out of their channel: kernel_serve() answers them, but runs no cells. */

@@ -34,6 +34,26 @@ def private_memory(pids):
     return total << 10
 
 
+class EndlessCompilation:
+    """A cell whose compiler runs until it is stopped: it waits for a pipe to be written."""
+
+    def __init__(self, notebook):
+        self.folder = tempfile.TemporaryDirectory()
+        pipe = self.folder.name + "/endless.h"
+        os.mkfifo(pipe)
+        notebook.run("1") # the header that all cells begin with is compiled
+        before = jupyter.processes(notebook)
+        self.begun = notebook.begin('int unreached = 1;\n#include "%s"\n' % pipe)
+        self.pipe = os.open(pipe, os.O_WRONLY) # returns when the compiler opens it
+        self.processes = [pid for pid in jupyter.processes(notebook) if pid not in before]
+
+    def ends(self):
+        ended = jupyter.all_end(self.processes)
+        os.close(self.pipe)
+        self.folder.cleanup()
+        return ended
+
+
 class Cells(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -148,6 +168,15 @@ class Cells(unittest.TestCase):
         self.notebook.manager.interrupt_kernel()
         self.assertIn("Interrupted", self.notebook.finish(begun).error())
         self.shows("before", "1")
+
+    def test_the_first_interrupt_stops_the_compiler(self):
+        self.ok("int kept_meanwhile = 1;")
+        compilation = EndlessCompilation(self.notebook)
+        self.notebook.manager.interrupt_kernel()
+        self.assertIn("Interrupted: the compiler was stopped", self.notebook.finish(compilation.begun).error())
+        self.assertTrue(compilation.ends())
+        self.shows("kept_meanwhile", "1")
+        self.assertIn("undeclared", self.fails("unreached").error())
 
     def test_a_place_is_updated(self):
         outcome = self.ok('for (int i = 0; i < 3; i++) { char t[8]; snprintf(t, 8, "%d", i);'
@@ -484,6 +513,17 @@ class Sessions(unittest.TestCase):
             other.manager.shutdown_kernel(now=kills)
             other.client.stop_channels()
             self.assertTrue(jupyter.all_end(mine))
+
+    def test_a_kernel_ends_while_it_compiles(self):
+        for terminates in (True, False):
+            other = jupyter.Notebook()
+            compilation = EndlessCompilation(other)
+            other.client.stop_channels()
+            if terminates:
+                os.kill(other.manager.provisioner.pid, signal.SIGTERM)
+                self.assertTrue(jupyter.settles(lambda: not other.manager.is_alive()))
+            other.manager.shutdown_kernel(now=terminates)
+            self.assertTrue(compilation.ends())
 
     def test_nothing_outlives_jupyter(self):
         # A Jupyter of its own, which is killed: with the kernel idle, in a cell, and in a launched training.
