@@ -107,8 +107,11 @@ static bool is_nested(const char *caller, bool one_host)
 int ls_launch_argv(char *const *argv, const ls_launch_opts *opts, size_t opts_size)
 {
     ls_plan plan;
-    if (!argv || !argv[0] || is_nested("ls_launch_program", false) || !has_one_thread("ls_launch_program"))
+    if (!argv || !argv[0]) {
+        ls_log_line(LS_LOG_ERROR, "ls_launch_program: there is no program: argv[0] must name one");
         return LS_LAUNCH_REFUSED;
+    }
+    if (is_nested("ls_launch_program", false) || !has_one_thread("ls_launch_program")) return LS_LAUNCH_REFUSED;
     int code = look_for(argv[0], inherited_environment());
     if (code) return code;
     if (!ls_plan_make(&plan, opts, opts_size, inherited_environment())) return LS_LAUNCH_REFUSED;

@@ -173,7 +173,10 @@ int ls_launch_program_sized(char *const *argv, const ls_launch_opts *opts, size_
 int ls_launch_sized(ls_worker_fn *function, void *argument, const ls_launch_opts *opts, size_t opts_size)
 {
     ls_launch_opts o = LS_OPTS_READ(ls_launch_opts, opts, opts_size);
-    if (!function) return LS_LAUNCH_REFUSED;
+    if (!function) {
+        ls_log_line(LS_LOG_ERROR, "ls_launch: the function is NULL: give one that every process shall call");
+        return LS_LAUNCH_REFUSED;
+    }
     if (o.model ? !can_be_passed(o.model) : !has_no_run("ls_launch")) return LS_LAUNCH_REFUSED;
     ls_parallel_stop();
     return ls_launch_function(run_task, try_start, &(task){function, argument, o.model, getpid()}, opts, opts_size);

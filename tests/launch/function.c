@@ -307,6 +307,16 @@ static int forget_the_number(void)
     return ls_launch(here, NULL, .num_threads = 1);
 }
 
+static int no_function(void)
+{
+    return ls_launch(NULL, NULL, .num_processes = 2);
+}
+
+static int no_program(void)
+{
+    return ls_launch_program((char *[]){NULL}, .num_processes = 2);
+}
+
 static int wrong_precision(void)
 {
     return ls_launch(here, NULL, .num_processes = 2, .mixed_precision = "f16");
@@ -345,6 +355,10 @@ static int no_heartbeat(void)
 static void refuses(void)
 {
     char text[4096];
+    CHECK(WEXITSTATUS(run_captured(NULL, no_function, text, sizeof text)) == LS_LAUNCH_REFUSED);
+    CHECK_MSG(strstr(text, "ls_launch: the function is NULL"), "%s", text);
+    CHECK(WEXITSTATUS(run_captured(NULL, no_program, text, sizeof text)) == LS_LAUNCH_REFUSED);
+    CHECK_MSG(strstr(text, "ls_launch_program: there is no program"), "%s", text);
     CHECK(WEXITSTATUS(run_captured(NULL, no_time, text, sizeof text)) == LS_LAUNCH_REFUSED);
     CHECK_MSG(strstr(text, "shutdown_timeout nan: must be from 0 to 1e+09 seconds"), "%s", text);
     CHECK(WEXITSTATUS(run_captured(NULL, no_heartbeat, text, sizeof text)) == LS_LAUNCH_REFUSED);
