@@ -17,9 +17,14 @@ static void put_base64(string *to, const char *bytes, size_t size)
     }
 }
 
+static bool is_picture(const char *type)
+{
+    return strncmp(type, "image/", 6) == 0;
+}
+
 static bool is_binary(const char *type)
 {
-    return strncmp(type, "image/", 6) == 0 && strcmp(type, "image/svg+xml") != 0;
+    return is_picture(type) && strcmp(type, "image/svg+xml") != 0;
 }
 
 /* Put all forms. The session wrote them, but a cell may have damaged its memory: sizes are checked. */
@@ -27,6 +32,7 @@ static void put_forms(ls_json_writer *w, const string *payload)
 {
     size_t at = 0;
     bool plain = false;
+    string words = {0};
     for (display_form form; payload->length - at >= sizeof form; at += form.data_size) {
         memcpy(&form, payload->bytes + at, sizeof form);
         at += sizeof form;
@@ -39,10 +45,12 @@ static void put_forms(ls_json_writer *w, const string *payload)
         else text_put(&data, payload->bytes + at, form.data_size);
         ls_json_put_text(w, type, text_view(&data));
         plain |= strcmp(type, "text/plain") == 0;
+        if (!is_picture(type) && !words.length) text_add(&words, text_view(&data));
         text_free(&data);
         ls_sys_free(type);
     }
-    if (!plain) ls_json_put_text(w, "text/plain", "(a picture)"); /* for front ends without pictures */
+    if (!plain) ls_json_put_text(w, "text/plain", words.length ? words.bytes : "(a picture)"); /* for any front end */
+    text_free(&words);
 }
 
 /* Does the running cell show something in this place already? It may have been another process of it: a launched worker

@@ -187,7 +187,9 @@ class Cells(unittest.TestCase):
 
     def test_pictures(self):
         outcome = self.ok('ls_notebook_display("image/png", "\\0\\1\\2\\3", 4);')
-        self.assertEqual(outcome.of_kind("display_data")[0]["data"]["image/png"], "AAECAw==")
+        self.assertEqual(outcome.of_kind("display_data")[0]["data"], {"image/png": "AAECAw==", "text/plain": "(a picture)"})
+        outcome = self.ok('ls_notebook_display("text/markdown", "**bold**", 8);')
+        self.assertEqual(outcome.of_kind("display_data")[0]["data"], {"text/markdown": "**bold**", "text/plain": "**bold**"})
         self.assertIn("not a picture", self.ok('ls_notebook_picture("x.txt")').stream("stderr"))
 
     def test_magics(self):
