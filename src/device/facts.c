@@ -1,6 +1,7 @@
 /* facts.c - properties of each operator. */
 #include "device/facts.h"
 
+/* For messages and profiles: rows called otherwise than the function of a program have the function's name. */
 const char *ls_op_name(ls_opcode op)
 {
     static const char *const names[LS_OP_COUNT] = {
@@ -8,6 +9,8 @@ const char *ls_op_name(ls_opcode op)
 #include <lockstep/ops.def>
 #undef LS_OP
     };
+    if (op == LS_OP_fill) return "full";
+    if (op == LS_OP_gather) return "take_along_dim";
     return (unsigned)op < LS_OP_COUNT ? names[op] : "?";
 }
 

@@ -5,8 +5,8 @@ ls_tensor *ls_full_shape(ls_run *run, ls_dtype dtype, double value, ls_shape sha
 {
     ls_tensor *t = ls_empty_shape(run, dtype, shape); /* checks the type */
     if (t->life == LS_LIFE_LIVE && !op_holds(dtype, value))
-        return LS_POISON(run, LS_ERR_VALUE, "full: %g is not a number of %s; choose a type that has it", value,
-                         ls_dtype_name(dtype));
+        return op_error(run, LS_OP_fill, LS_ERR_VALUE, "%g is not a number of %s; choose a type that has it", value,
+                        ls_dtype_name(dtype));
     return t->life == LS_LIFE_LIVE && ls_raw_fill(t, value) ? t : &run->poison;
 }
 

@@ -1,6 +1,9 @@
 /* index.c - elements and slices picked, or added, by index. The device detects indices out of range. */
 #include "ops/op.h"
 
+#include <stdio.h>
+#include <string.h>
+
 bool op_index_type(ls_run *run, ls_opcode op, const ls_tensor *index)
 {
     if (index->view.dtype == LS_I64 || index->view.dtype == LS_I32) return true;
@@ -194,12 +197,22 @@ BACK(embedding)
 
 /* ---- indices as numbers ---- */
 
-/* [...,count] of zeros, with 1 added at every index: the device finds indices out of range. */
-static ls_tensor *marked(ls_tensor *index, ls_shape zeros)
+/* [...,count] of zeros, with 1 added at every index: the device finds indices out of range, now or later, and its
+ * message begins with the operator `op`, as with the path of a module. */
+static ls_tensor *marked(ls_opcode op, ls_tensor *index, ls_shape zeros)
 {
+    ls_run *run = index->run;
     ls_tensor *one = op_full(index, LS_I64, 1, LS_SCALAR), *none = op_full(index, LS_I64, 0, zeros);
-    if (ls_failed(index->run)) return &index->run->poison;
-    return ls_scatter_add(none, -1, index, op_expanded(one, ls_view_shape(&index->view)));
+    if (ls_failed(run)) return &run->poison;
+    char *path = run->errors.path;
+    const char *site = run->site;
+    size_t end = strlen(path);
+    snprintf(path + end, sizeof run->errors.path - end, "%s%s", end ? ": " : "", ls_op_name(op));
+    run->site = ls_site_here(run, NULL);
+    ls_tensor *y = ls_scatter_add(none, -1, index, op_expanded(one, ls_view_shape(&index->view)));
+    path[end] = '\0';
+    run->site = site;
+    return y;
 }
 
 ls_tensor *ls_one_hot(ls_tensor *index, int64_t classes)
@@ -214,7 +227,7 @@ ls_tensor *ls_one_hot(ls_tensor *index, int64_t classes)
                         (long long)classes, OP_TEXT(index), LS_MAX_DIMS);
     shape.dim[shape.ndim++] = classes;
     index = ls_unsqueeze(index, -1);
-    return ls_failed(run) ? &run->poison : marked(index, shape);
+    return ls_failed(run) ? &run->poison : marked(LS_OP_one_hot, index, shape);
 }
 
 ls_tensor *ls_bincount(ls_tensor *x, int64_t bins)
@@ -223,5 +236,5 @@ ls_tensor *ls_bincount(ls_tensor *x, int64_t bins)
     if (!run || !op_index_type(run, LS_OP_bincount, x)) return op_poison(x);
     if (bins < 0) return op_error(run, LS_OP_bincount, LS_ERR_VALUE, "%lld bins", (long long)bins);
     x = ls_reshape(x, -1);
-    return ls_failed(run) ? &run->poison : marked(x, LS_SHAPE(bins));
+    return ls_failed(run) ? &run->poison : marked(LS_OP_bincount, x, LS_SHAPE(bins));
 }

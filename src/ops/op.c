@@ -31,14 +31,14 @@ ls_run *op_begin(ls_opcode op, int n_required, int n_in, ls_tensor *const *in)
     for (int i = 0; i < n_in; i++) {
         const ls_tensor *t = in[i];
         if (!t && i >= n_required) continue;
-        if (!t || t->life != LS_LIFE_LIVE) return ls_check_live(run, t, ls_op_table[op].name), NULL;
+        if (!t || t->life != LS_LIFE_LIVE) return ls_check_live(run, t, ls_op_name(op)), NULL;
         if (!device) device = t->storage->device;
         else if (device != t->storage->device) {
             if (t->run != run)
-                ls_fail(&run->errors, LS_ERR_STATE, "%s: the tensors belong to different runs", ls_op_table[op].name);
+                ls_fail(&run->errors, LS_ERR_STATE, "%s: the tensors belong to different runs", ls_op_name(op));
             else
                 ls_fail(&run->errors, LS_ERR_DEVICE, "%s: tensors are on devices %s and %s; ls_to_device() moves one",
-                        ls_op_table[op].name, device->name, t->storage->device->name);
+                        ls_op_name(op), device->name, t->storage->device->name);
             return NULL;
         }
     }
@@ -52,7 +52,7 @@ ls_tensor *op_error(ls_run *run, ls_opcode op, ls_status code, const char *forma
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    return LS_POISON(run, code, "%s: %s", ls_op_table[op].name, text);
+    return LS_POISON(run, code, "%s: %s", ls_op_name(op), text);
 }
 
 /* ---- submitting and recording ---- */
@@ -110,7 +110,7 @@ static void describe_work(ls_opcode op, const ls_tensor *in, const ls_tensor *ou
     if (op == LS_OP_copy && in->view.dtype != out->view.dtype)
         snprintf(text, 2 * LS_TEXT, "cast of %.40s%s%s to %s", in->name ? in->name : "", in->name ? " " : "",
                  ls_operand_text(&in->view, operand), ls_dtype_name(out->view.dtype));
-    else snprintf(text, 2 * LS_TEXT, "%s", ls_op_table[op].name);
+    else snprintf(text, 2 * LS_TEXT, "%s", ls_op_name(op));
 }
 
 /* With .check_finite: report the first operator whose result is not finite. Infinity that comes from infinity is
