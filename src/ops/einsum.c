@@ -64,22 +64,31 @@ static int letter_number(char c)
  * `room` dimensions. False, with an error, if the text is not a list of indices. */
 static bool read_indices(const equation *e, const char *at, const char *end, int dots, int room, indices *list)
 {
-    int letters = 0;
+    int letters = 0, spreads = 0;
     for (const char *c = at; c < end; c++) letters += letter_number(*c) >= 0;
+    for (const char *c = at; end - c >= 3; c++) spreads += memcmp(c, "...", 3) == 0;
     if (dots < 0) dots = room - letters;
+    if (spreads > 1)
+        return op_error(e->run, LS_OP_einsum, LS_ERR_VALUE,
+                        "%s: \"...\" can occur once in \"%.*s\": it stands for all dimensions without a letter",
+                        e->text, (int)(end - at), at),
+               false;
+    if (letters + (spreads && dots > 0 ? dots : 0) > LS_MAX_DIMS)
+        return op_error(e->run, LS_OP_einsum, LS_ERR_VALUE, "%s: \"%.*s\" has more than %d indices", e->text,
+                        (int)(end - at), at, LS_MAX_DIMS),
+               false;
     for (*list = (indices){0}; at < end; at++) {
         int number = letter_number(*at);
         if (*at == ' ') continue;
-        bool fits = number >= 0 && list->count < LS_MAX_DIMS;
-        if (fits && holds(mask_of(list), number))
+        if (number >= 0 && holds(mask_of(list), number))
             return op_error(e->run, LS_OP_einsum, LS_ERR_UNSUPPORTED,
                             "%s: index %c occurs twice in one place; diagonals are not supported", e->text, *at),
                    false;
-        if (fits) list->index[list->count++] = (uint8_t)number;
-        bool spread = end - at >= 3 && memcmp(at, "...", 3) == 0 && list->count + dots <= LS_MAX_DIMS;
+        if (number >= 0) list->index[list->count++] = (uint8_t)number;
+        bool spread = end - at >= 3 && memcmp(at, "...", 3) == 0;
         for (int i = 0; spread && i < dots; i++) list->index[list->count++] = (uint8_t)(INDICES - dots + i);
         if (spread) at += 2;
-        else if (!fits)
+        else if (number < 0)
             return op_error(e->run, LS_OP_einsum, LS_ERR_VALUE, "%s: \"%.*s\" is not a list of letters", e->text,
                             (int)(end - at), at),
                    false;
@@ -204,6 +213,10 @@ static bool multiply(const equation *e, term *a, term b, uint64_t needed)
     indices left = joined(batch, &rows), right = joined(batch, &summed), all = joined(left, &columns);
     if (!summed.count) {
         a->tensor = ls_mul(multiplied(a, &all), multiplied(&b, &all));
+    } else if (!ls_dtype_is_float(ls_dtype_promote(a->tensor->view.dtype, b.tensor->view.dtype))) {
+        op_error(e->run, LS_OP_einsum, LS_ERR_DTYPE,
+                 "%s: products of integers, %s and %s, cannot be summed; ls_cast() one of them to a floating type",
+                 e->text, OP_TEXT(a->tensor), OP_TEXT(b.tensor));
     } else {
         int64_t n = product_of(e, &batch), m = product_of(e, &rows), k = product_of(e, &summed);
         ls_tensor *x = full_size(e, a, joined(left, &summed)), *y = full_size(e, &b, joined(right, &columns));

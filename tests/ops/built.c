@@ -203,6 +203,15 @@ static void equations_that_do_not_fit(void)
     FAILS(ls_einsum("...i", ls_sum(a)), LS_ERR_SHAPE, "the number of indices is 1 for [] f32");
     FAILS(ls_einsum("abcd,efgh,ijkl->", ls_ones(run, LS_F32, 1, 1, 1, 1), ls_ones(run, LS_F32, 1, 1, 1, 1), a),
           LS_ERR_SHAPE, "the number of indices is 4 for [2,3] f32");
+    FAILS(ls_einsum("...i...->i", a), LS_ERR_VALUE, "\"...\" can occur once in \"...i...\"");
+    FAILS(ls_einsum("......->", a), LS_ERR_VALUE, "can occur once");
+    FAILS(ls_einsum("ij->...i...", a), LS_ERR_VALUE, "can occur once in \"...i...\"");
+    FAILS(ls_einsum("abcdefghi->", a), LS_ERR_VALUE, "\"abcdefghi\" has more than 8 indices");
+    ls_tensor *whole = ls_ones(run, LS_I64, 3);
+    FAILS(ls_einsum("i,i->", whole, whole), LS_ERR_DTYPE,
+          "einsum: i,i->: products of integers, [3] i64 and [3] i64, cannot be summed; ls_cast()");
+    CHECK(ls_dtype_of(ls_einsum("i,j->ij", whole, whole)) == LS_I64);
+    CHECK(ls_item(ls_einsum("i,i->", ls_cast(whole, LS_F32), whole)) == 3);
     CHECK(ls_item(ls_einsum("ij,jk->", a, b)) == 24 && ls_ndim(ls_einsum("ij->", a)) == 0);
     CHECK(ls_dim(ls_einsum("ij,jk", a, ls_ones(run, LS_F32, 1, 4)), 1) == 4); /* a size of 1 is broadcast */
     CHECK_TEXT(ls_error_message(run), "");
