@@ -2,6 +2,7 @@
 #include <lockstep.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,6 +13,9 @@
 #include <unistd.h>
 
 #include "options.h"
+
+/* The folder of a program's second run, and so on, in that of the first. */
+#define NEXT_RUN "run_%d"
 
 /* Options come before the program; those after it are its own. Returns the index of the program. */
 static int find_program(int argc, char **argv)
@@ -25,26 +29,69 @@ static int find_program(int argc, char **argv)
     return i < argc ? i : argc;
 }
 
-/* Run it with its output and signals its own; returns its exit code as a shell would. */
-static int run_program(char **program)
+/* How a program ended. */
+typedef struct ending {
+    int error;  /* errno: it could not be started; 0: it was */
+    int status; /* as of waitpid() */
+} ending;
+
+/* Wait until it ends, and pass on the signals that another process sends: whoever ends this command means the program.
+ * Those of the terminal (Ctrl-C) reach the program without help. Both must be blocked. */
+static int wait_for(pid_t process, const sigset_t *signals)
 {
+    int status = 0;
+    siginfo_t got;
+    while (waitpid(process, &status, WNOHANG) == 0) {
+        bool sent = sigwaitinfo(signals, &got) > 0 && got.si_signo != SIGCHLD && got.si_code <= 0;
+        if (sent) kill(process, got.si_signo);
+    }
+    return status;
+}
+
+static ending run_program(char **program)
+{
+    static const int passed_on[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD};
+    int report[2]; /* closed when the program starts; errno if it cannot */
+    ending how = {.error = 0};
+    sigset_t signals, before;
+    if (pipe2(report, O_CLOEXEC) != 0) return (ending){.error = errno};
+    sigemptyset(&signals);
+    for (size_t i = 0; i < sizeof passed_on / sizeof *passed_on; i++) sigaddset(&signals, passed_on[i]);
+    signal(SIGCHLD, SIG_DFL); /* ignored, it would never come */
+    sigprocmask(SIG_BLOCK, &signals, &before);
     pid_t process = fork();
     if (process == 0) {
+        sigprocmask(SIG_SETMASK, &before, NULL);
         execvp(program[0], program);
-        fprintf(stderr, "lockstep profile: %s: %s\n", program[0], strerror(errno));
-        _exit(errno == ENOENT ? 127 : 126);
+        how.error = errno;
+        _exit(write(report[1], &how.error, sizeof how.error) < 0 ? 126 : 127);
     }
-    int status = 0;
-    signal(SIGINT, SIG_IGN); /* Ctrl-C ends the program; what it measured is shown */
-    while (process > 0 && waitpid(process, &status, 0) < 0 && errno == EINTR) {}
-    if (process < 0) fprintf(stderr, "lockstep profile: cannot start a process: %s\n", strerror(errno));
-    return process < 0 ? 1 : WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    if (process < 0) how.error = errno;
+    close(report[1]);
+    if (process > 0 && read(report[0], &how.error, sizeof how.error) <= 0) how.error = 0;
+    close(report[0]);
+    if (process > 0) how.status = wait_for(process, &signals);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return how;
+}
+
+/* The code that a shell would give; a program that failed to start or was killed is named. */
+static int exit_code(const char *program, ending how)
+{
+    if (how.error) {
+        fprintf(stderr, "lockstep profile: %s: %s\n", program, strerror(how.error));
+        return how.error == ENOENT ? 127 : 126;
+    }
+    if (!WIFSIGNALED(how.status)) return WEXITSTATUS(how.status);
+    int number = WTERMSIG(how.status);
+    fprintf(stderr, "lockstep profile: %s was ended by signal %d (%s)\n", program, number, strsignal(number));
+    return 128 + number;
 }
 
 /* Print the tables of the first process, and of the others what comes before the first empty line: the whole. */
 static void show(const char *folder)
 {
-    char path[PATH_MAX + 16], line[600];
+    char path[PATH_MAX + 64], line[600];
     int rank = -1;
     bool shown = true;
     snprintf(path, sizeof path, "%s/profile.txt", folder);
@@ -59,6 +106,25 @@ static void show(const char *folder)
     printf("%s/trace.json opens in ui.perfetto.dev\n", folder);
 }
 
+/* Join what the program's processes have left, and show it: a folder for each run, of which most programs have one.
+ * Returns how many there were; -1: they cannot be joined, which ls_finish() says. */
+static int show_runs(ls_run *run, const char *folder)
+{
+    char path[PATH_MAX + 32];
+    for (int number = 1;; number++) {
+        if (number == 1) snprintf(path, sizeof path, "%s", folder);
+        else snprintf(path, sizeof path, "%s/" NEXT_RUN, folder, number);
+        if (access(path, F_OK) != 0) return number - 1;
+        if (ls_profile_join(run, path)) {
+            show(path);
+            continue;
+        }
+        if (ls_error(run) != LS_ERR_STATE) return -1;
+        ls_clear_error(run);
+        return number - 1;
+    }
+}
+
 static int run_profile(int argc, char **argv)
 {
     const char *folder = "profile";
@@ -70,15 +136,21 @@ static int run_profile(int argc, char **argv)
         fputs("lockstep profile: give a program; see lockstep help profile\n", stderr);
         return EXIT_USAGE;
     }
-    if ((mkdir(folder, 0777) != 0 && errno != EEXIST) || !realpath(folder, full)) {
+    bool is_new = mkdir(folder, 0777) == 0;
+    if ((!is_new && errno != EEXIST) || !realpath(folder, full)) {
         fprintf(stderr, "lockstep profile: %s: %s\n", folder, strerror(errno));
         return 1;
     }
     setenv("LOCKSTEP_PROFILE", full, true);
-    int code = run_program(argv + program);
+    ending how = run_program(argv + program);
     unsetenv("LOCKSTEP_PROFILE");
+    int code = exit_code(argv[program], how);
     ls_run *run = ls_init(NULL, NULL, .device = "cpu");
-    if (ls_profile_join(run, full)) show(folder);
+    int shown = how.error ? 0 : show_runs(run, folder);
+    if (shown == 0 && is_new) rmdir(full);
+    if (shown == 0 && !how.error && !WIFSIGNALED(how.status))
+        fprintf(stderr, "lockstep profile: %s has left no profile: it makes one between ls_init() and ls_finish()\n",
+                argv[program]);
     int joined = ls_finish(run);
     return code ? code : joined;
 }

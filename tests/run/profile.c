@@ -4,6 +4,8 @@
 #include <lockstep/ops.h>
 #include <lockstep/profile.h>
 
+#include <sys/wait.h>
+
 #include "base/json.h"
 #include "base/spans.h"
 #include "check.h"
@@ -190,6 +192,35 @@ static void totals_are_complete_when_the_timeline_is_full(void)
     CHECK(!ls_spans_end());
 }
 
+static void take_two_runs(void)
+{
+    setenv("LOCKSTEP_PROFILE", FOLDER "/runs", 1);
+    for (int i = 1; i <= 2; i++) {
+        ls_run *run = ls_init(NULL, NULL, .device = "cpu");
+        ls_tensor *x = ls_ones(run, LS_F32, 4);
+        for (int j = 0; j < i; j++) ls_add(x, x);
+        if (ls_finish(run) != 0) _exit(1);
+    }
+    _exit(0);
+}
+
+static void every_run_of_a_process_keeps_its_profile(void)
+{
+    int status = -1;
+    pid_t process = fork();
+    if (process == 0) take_two_runs();
+    CHECK(waitpid(process, &status, 0) == process && status == 0);
+    ls_run *run = ls_init(NULL, NULL, .device = "cpu");
+    CHECK(ls_profile_join(run, FOLDER "/runs") && ls_profile_join(run, FOLDER "/runs/run_2"));
+    CHECK(ls_finish(run) == 0);
+    static const char *const folders[] = {FOLDER "/runs", FOLDER "/runs/run_2"};
+    for (int i = 0; i < 2; i++) {
+        ls_json *trace = trace_of(folders[i]);
+        CHECK(events_named(trace, 0, "add", NULL) == i + 1);
+        ls_json_free(trace);
+    }
+}
+
 static void mistakes_are_named(void)
 {
     ls_run *run = ls_init(NULL, NULL, .device = "cpu");
@@ -199,6 +230,7 @@ static void mistakes_are_named(void)
     folder_fresh(FOLDER "/f");
     CHECK(!ls_profile_join(run, FOLDER "/f"));
     CHECK_HAS(ls_error_message(run), "no process has left a profile");
+    CHECK(ls_error(run) == LS_ERR_STATE);
     ls_clear_error(run);
     ls_profile_begin(run, .folder = FOLDER "/g");
     ls_profile_begin(run, .folder = FOLDER "/h");
@@ -218,6 +250,7 @@ int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
     folder_fresh(FOLDER);
+    CHECK_RUN_FORK(every_run_of_a_process_keeps_its_profile); /* first: settings are read once */
     CHECK_RUN_FORK(all_processes_are_in_one_timeline);
     CHECK_RUN(every_operator_is_counted_and_named);
     CHECK_RUN(afterwards_nothing_is_measured);

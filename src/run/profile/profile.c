@@ -116,7 +116,7 @@ bool ls_profile_join(ls_run *run, const char *folder)
     if (parts > 0) parts = join_parts(folder, LS_PROFILE_TEXT, LS_PROFILE_TABLES, text, &why);
     if (parts > 0) return true;
     if (parts == 0)
-        ls_fail(&run->errors, LS_ERR_IO,
+        ls_fail(&run->errors, LS_ERR_STATE,
                 "ls_profile_join: no process has left a profile in %s: did it call ls_init() and ls_finish()?", folder);
     else ls_fail(&run->errors, LS_ERR_IO, "ls_profile_join: %s", why.text[0] ? why.text : "out of memory");
     return false;
@@ -178,8 +178,15 @@ bool ls_profile_end(ls_run *run)
 
 void ls_profile_start(ls_run *run)
 {
-    const char *folder = ls_config_text(LS_SETTING_PROFILE);
-    if (folder[0] && !ls_failed(run)) begin(run, "LOCKSTEP_PROFILE", folder);
+    static _Atomic int started; /* runs of this process so far: none replaces the profile of another */
+    const char *first = ls_config_text(LS_SETTING_PROFILE);
+    char later[LS_PROFILE_PATH];
+    if (!first[0] || ls_failed(run)) return;
+    int number = ++started;
+    if (number == 1) begin(run, "LOCKSTEP_PROFILE", first);
+    else if (snprintf(later, sizeof later, LS_PROFILE_NEXT, first, number) < (int)sizeof later)
+        begin(run, "LOCKSTEP_PROFILE", later);
+    else ls_fail(&run->errors, LS_ERR_VALUE, "LOCKSTEP_PROFILE: %.100s...: the path is too long", first);
 }
 
 void ls_profile_finish(ls_run *run)

@@ -19,6 +19,8 @@ typedef struct ls_profiled {
 #define LS_PROFILE_TABLES "rank_%d.tables"
 #define LS_PROFILE_TRACE "trace.json"
 #define LS_PROFILE_TEXT "profile.txt"
+/* The folder of a process's second run, and so on, in that of the first. */
+#define LS_PROFILE_NEXT "%s/run_%d"
 enum { LS_PROFILE_PATH = 4096 };
 
 /* What was measured as Chrome trace events, one a line. */
