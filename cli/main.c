@@ -114,7 +114,7 @@ const command command_help = {
     .run = help,
 };
 
-int main(int argc, char **argv)
+static int run_command(int argc, char **argv)
 {
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) return help(0, NULL);
     const command *wanted = find(strcmp(argv[1], "--version") == 0 ? "version" : argv[1]);
@@ -122,4 +122,12 @@ int main(int argc, char **argv)
     if (argc > 2 && (strcmp(argv[2], "--help") == 0 || strcmp(argv[2], "-h") == 0))
         return write_page(wanted, stdout), 0;
     return wanted->run(argc - 1, argv + 1);
+}
+
+int main(int argc, char **argv)
+{
+    int code = run_command(argc, argv);
+    if (fflush(stdout) == 0 && !ferror(stdout)) return code;
+    fputs("lockstep: standard output cannot be written; is the disk full?\n", stderr);
+    return code ? code : 1;
 }
