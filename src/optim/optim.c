@@ -42,6 +42,7 @@ void ls_optim_free(ls_optim *optim)
 {
     if (optim && optim->owed) ls_debt_pay(optim->object.run);
     if (optim) ls_state_free(optim->state);
+    if (optim) ls_state_free(optim->trained);
     ls_object_free(optim);
 }
 
@@ -111,11 +112,24 @@ static bool settings_sound(ls_optim *optim, const ls_optim_group_opts *s)
     return false;
 }
 
+/* The parameters of its slots, by name. */
+static ls_state *trained(void *object)
+{
+    ls_optim *optim = object;
+    if (!optim->trained) optim->trained = ls_state_new(optim->object.run);
+    ls_state *list = optim->trained;
+    if (list) ls_state_truncate(list, 0);
+    for (int64_t i = 0; list && i < optim->slot_count; i++)
+        ls_state_append(list, optim->slots[i].name, optim->slots[i].parameter);
+    return list;
+}
+
 ls_optim *ls_optim_new(ls_run *run, const ls_rule *rule, const ls_state *parameters, const ls_optim *settings)
 {
     if (ls_failed(run)) return NULL;
     ls_optim *optim = ls_object_new(run, LS_OBJECT_OPTIM, sizeof *optim, clear);
     if (!optim) return NULL;
+    optim->object.parameters = trained;
     optim->rule = rule;
     optim->defaults = settings->defaults;
     optim->nesterov = settings->nesterov;

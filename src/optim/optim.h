@@ -111,6 +111,7 @@ struct ls_optim {
     ls_verdict verdict;
     bool collected; /* moments of all processes were collected, and are kept */
     ls_state *state;
+    ls_state *trained; /* its parameters; NULL: nobody asked */
 };
 
 /* optim.c: an optimiser with a rule for these parameters. NULL after a failure. */

@@ -57,6 +57,14 @@ static void layers_that_cannot_be_tied(void)
     ls_module *other = language_new();
     ls_prepare(run, ls_child(other, "head"));
     FAILS((ls_tie(ls_child(other, "head"), ls_child(other, "tokens")), 0), "tie before ls_prepare()");
+    ls_module *whole = language_new();
+    ls_prepare(run, whole);
+    FAILS((ls_tie(ls_child(whole, "head"), ls_child(whole, "tokens")), 0), "tie before ls_prepare()");
+    ls_module *late = language_new();
+    ls_optim *sgd = ls_sgd_new(run, late, .lr = 0.1);
+    FAILS((ls_tie(ls_child(late, "head"), ls_child(late, "tokens")), 0), "tie before the optimiser is made");
+    ls_optim_free(sgd);
+    ls_tie(ls_child(late, "head"), ls_child(late, "tokens"));
     ls_tie(NULL, ls_child(net, "tokens"));
     CHECK_TEXT(ls_error_message(run), "");
 }
