@@ -21,8 +21,8 @@ static bool list_one(listing *l, const ls_optim_slot *slot, const char *what, ls
 /* The step count of a slot as a tensor, updated. */
 static bool refresh_step(ls_run *run, ls_optim_slot *slot)
 {
-    ls_tensor *count = ls_full_shape(run, LS_I64, (double)slot->step, LS_SCALAR);
-    if (!ls_is_valid(count)) return false;
+    ls_tensor *count = ls_empty_shape(run, LS_I64, LS_SCALAR);
+    if (!ls_is_valid(count) || !ls_raw_fill(count, (double)slot->step)) return false;
     if (slot->step_tensor) return ls_raw_copy(slot->step_tensor, count);
     slot->step_tensor = ls_alias_owned(count);
     return slot->step_tensor != NULL;
