@@ -70,9 +70,10 @@ static int64_t resident(int pid)
     return pages * sysconf(_SC_PAGESIZE);
 }
 
-static void put_rank(ls_status_writer *s, int number, int64_t *memory)
+/* `living`: the state of a process that is there. */
+static void put_rank(ls_status_writer *s, int number, const char *living, int64_t *memory)
 {
-    static const char *const states[] = {"absent", "running", "finished"};
+    const char *const states[] = {"absent", living, "finished"};
     const ls_member *member = &s->segment->header->member[number];
     char last[256];
     uint32_t state = atomic_load(&member->state);
@@ -90,18 +91,18 @@ static void put_rank(ls_status_writer *s, int number, int64_t *memory)
     ls_json_put_end(&s->text);
 }
 
-/* Returns the memory that all of them occupy. */
-static int64_t put_ranks(ls_status_writer *s)
+/* With the run they are finished or failed. Returns the memory that all of them occupy. */
+static int64_t put_ranks(ls_status_writer *s, const char *state)
 {
     int64_t memory = 0;
     ls_json_put_array(&s->text, "ranks");
-    for (uint32_t i = 0; s->segment && i < s->segment->header->size; i++) put_rank(s, (int)i, &memory);
+    for (uint32_t i = 0; s->segment && i < s->segment->header->size; i++) put_rank(s, (int)i, state, &memory);
     if (!s->segment) {
         memory = resident(getpid());
         ls_json_put_object(&s->text, NULL);
         ls_json_put_integer(&s->text, "rank", s->rank);
         ls_json_put_integer(&s->text, "process", getpid());
-        ls_json_put_text(&s->text, "state", "running");
+        ls_json_put_text(&s->text, "state", state);
         ls_json_put_integer(&s->text, "memory", memory);
         ls_json_put_end(&s->text);
     }
@@ -179,7 +180,7 @@ static void write_status(ls_status_writer *s, const char *state, const char *err
     ls_json_put_number(w, "samples_per_second", s->rate);
     ls_json_put_integer(w, "device_memory", (int64_t)atomic_load(&s->device_in_use));
     ls_json_put_integer(w, "device_memory_peak", (int64_t)atomic_load(&s->device_peak));
-    *memory = put_ranks(s);
+    *memory = put_ranks(s, state);
     put_checkpoints(s);
     ls_json_put_end(w);
     size_t length;

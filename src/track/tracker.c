@@ -84,6 +84,16 @@ static bool choose(const char *kinds, bool chosen[FORMATS])
     return any;
 }
 
+/* A name leads into project_dir, never out of it. */
+static bool stays_inside(const char *name)
+{
+    if (!*name || *name == '/') return false;
+    for (const char *part = name;; part = strchr(part, '/') + 1) {
+        if (strcspn(part, "/") == 2 && memcmp(part, "..", 2) == 0) return false;
+        if (!strchr(part, '/')) return true;
+    }
+}
+
 /* Create project_dir/name, by default runs/DATE_TIME in the run's own folder. */
 static bool make_folder(ls_tracker *tracker, const ls_tracker_opts *o, ls_message *why)
 {
@@ -105,6 +115,12 @@ ls_tracker *ls_tracker_new_sized(ls_run *run, const char *kinds, const ls_tracke
     if (!kinds || !choose(kinds, chosen)) {
         ls_fail(&run->errors, LS_ERR_VALUE, "ls_tracker_new: \"%s\" is not a list of tensorboard, jsonl, csv, or all",
                 kinds ? kinds : "(null)");
+        return NULL;
+    }
+    if (o.name && !stays_inside(o.name)) {
+        ls_fail(&run->errors, LS_ERR_VALUE,
+                "ls_tracker_new: .name \"%s\" is not a folder in project_dir; give .project_dir for files elsewhere",
+                o.name);
         return NULL;
     }
     ls_tracker *tracker = ls_object_new(run, LS_OBJECT_TRACKER, sizeof *tracker, clear);

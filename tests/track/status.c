@@ -26,6 +26,8 @@ static void check_state(const char *state)
 {
     ls_json *status = status_now();
     CHECK_TEXT(ls_json_text(ls_json_get(status, "state")), state);
+    for (const ls_json *rank = ls_json_first(ls_json_get(status, "ranks")); rank; rank = rank->next)
+        CHECK_TEXT(ls_json_text(ls_json_get(rank, "state")), state);
     ls_json_free(status);
 }
 

@@ -411,6 +411,21 @@ static void wrong_trackers_are_refused(void)
     refuses("csv", FOLDER, LS_ERR_IO, "starts with \"a,b\", not with step,time");
 }
 
+static void names_that_lead_out_of_the_folder_are_refused(void)
+{
+    static const char *const names[] = {"", "..", "../x", "a/..", "a/../../x", "/x"};
+    folder_fresh(FOLDER);
+    ls_run *run = ls_init(NULL, NULL, .device = "cpu");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        CHECK_MSG(!ls_tracker_new(run, "csv", .project_dir = FOLDER "/in", .name = names[i]), "%s", names[i]);
+        CHECK(ls_error(run) == LS_ERR_VALUE && strstr(ls_error_message(run), "is not a folder in project_dir"));
+        ls_clear_error(run);
+    }
+    CHECK(access(FOLDER "/in", F_OK) != 0 && access(FOLDER "/x", F_OK) != 0);
+    CHECK(ls_tracker_new(run, "csv", .project_dir = FOLDER, .name = "..a/b.."));
+    CHECK(ls_finish(run) == 0);
+}
+
 static void wrong_values_are_refused(void)
 {
     static const ls_value wrong[][2] = {{{"step", 1}, {"x", 1}}, {{"x", 1}, {"time", 1}}, {{"x", 1}, {"x", 2}},
@@ -501,6 +516,7 @@ int main(int argc, char **argv)
     CHECK_RUN(recording_takes_no_memory);
     CHECK_RUN(settings_are_kept);
     CHECK_RUN(wrong_trackers_are_refused);
+    CHECK_RUN(names_that_lead_out_of_the_folder_are_refused);
     CHECK_RUN(wrong_values_are_refused);
     CHECK_RUN(without_a_tracker_nothing_is_recorded);
     CHECK_RUN(out_of_memory_does_not_crash);
