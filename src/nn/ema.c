@@ -1,5 +1,6 @@
 /* ema.c - exponential moving averages of the parameters of a module. */
 #include "nn/module.h"
+#include "step/step.h"
 
 struct ls_ema {
     ls_object object;
@@ -8,6 +9,13 @@ struct ls_ema {
     double decay;
     bool applied; /* parameters and averages are exchanged */
 };
+
+/* Those that have the averages now: no optimiser may update them. */
+static ls_state *parameters_replaced(void *object)
+{
+    const ls_ema *ema = object;
+    return ema->applied ? ls_parameters(ema->module) : NULL;
+}
 
 ls_ema *ls_ema_new_sized(ls_module *module, const ls_ema_opts *given, size_t opts_size)
 {
@@ -18,6 +26,7 @@ ls_ema *ls_ema_new_sized(ls_module *module, const ls_ema_opts *given, size_t opt
         return ls_fail(&run->errors, LS_ERR_VALUE, "ls_ema_new: .decay = %g is not in [0, 1]", opts.decay), NULL;
     ls_ema *ema = ls_object_new(run, LS_OBJECT_EMA, sizeof *ema, NULL);
     if (!ema) return NULL;
+    ema->object.parameters = parameters_replaced;
     ema->module = module;
     ema->decay = opts.decay;
     ema->averages = ls_state_copy(ls_parameters(module));
@@ -81,6 +90,7 @@ static void exchange(ls_ema *ema, const char *who)
         ls_scope_end(run, mark, NULL);
     }
     ema->applied = !ema->applied;
+    run->step->averaged += ema->applied ? 1 : -1;
 }
 
 bool ls_ema_apply_begin(ls_ema *ema)

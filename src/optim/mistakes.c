@@ -88,6 +88,23 @@ static void check_shared_parameters(ls_optim *optim)
 
 /* ---- called by others ---- */
 
+bool ls_optim_has_averages(ls_optim *optim)
+{
+    for (ls_object *o = optim->object.run->objects; o; o = o->older) {
+        const ls_state *replaced = o->kind == LS_OBJECT_EMA ? ls_object_parameters(o) : NULL;
+        for (int64_t i = 0; i < ls_state_count(replaced); i++)
+            for (int64_t k = 0; k < optim->slot_count; k++) {
+                if (optim->slots[k].parameter != replaced->entries[i].tensor) continue;
+                ls_fail(&optim->object.run->errors, LS_ERR_STATE,
+                        "ls_step: \"%s\" has its average now, which the step would change; step outside "
+                        "ls_ema_apply()",
+                        optim->slots[k].name);
+                return true;
+            }
+    }
+    return false;
+}
+
 void ls_optim_look_for_mistakes(ls_optim *optim)
 {
     const ls_optim_slot *slot = first_due(optim);

@@ -419,6 +419,7 @@ bool ls_step(ls_optim *optim)
     ls_run *run = optim->object.run;
     optim->asked = run->walk_serial;
     if (!run->step->accumulation.sync) return false;
+    if (run->step->averaged && ls_optim_has_averages(optim)) return false;
     ls_scaler *scaler = ls_scaler_of(run);
     if (run->step->share.world > 1 && !optim->apart) ls_optim_look_for_others(optim);
     ls_mark mark = ls_scope_begin(run);

@@ -120,7 +120,9 @@ ls_optim *ls_optim_new(ls_run *run, const ls_rule *rule, const ls_state *paramet
 /* Do groups of such an optimiser have this option? */
 bool ls_rule_has(const ls_rule *rule, const char *option);
 
-/* mistakes.c: a step was submitted but not counted yet: warn, once, if it cannot be intended. */
+/* mistakes.c: do averages take the place of its parameters (ls_ema_apply)? That is an error. */
+bool ls_optim_has_averages(ls_optim *optim);
+/* A step was submitted but not counted yet: warn, once, if it cannot be intended. */
 void ls_optim_look_for_mistakes(ls_optim *optim);
 /* Training is over: warn if gradients were computed and no step used them. */
 void ls_optim_over(const ls_optim *optim);

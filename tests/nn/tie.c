@@ -81,6 +81,7 @@ static void averages_follow_parameters(void)
     ls_module *net = ls_module_new(run, "net", NULL, NULL);
     ls_tensor *w = ls_register_parameter(net, "w", ls_full(run, LS_F32, 1, 1));
     ls_ema *ema = ls_ema_new(net, .decay = 0.75);
+    ls_optim *own = ls_sgd_new(run, net, .lr = 1), *of_another = ls_sgd_new(run, language_new(), .lr = 1);
     double want = 1;
     for (int i = 2; i < 6; i++) {
         ls_assign(w, ls_full(run, LS_F32, i, 1));
@@ -93,8 +94,10 @@ static void averages_follow_parameters(void)
         CHECK_NEAR(ls_item(ls_detach(w)), want, 1e-6);
         FAILS((ls_ema_update(ema), 0), "update outside ls_ema_apply()");
         FAILS(ls_ema_apply_begin(ema), "has the averages already");
+        FAILS(ls_step(own), "ls_step: \"w\" has its average now, which the step would change; step outside");
+        CHECK(ls_step(of_another));
     }
-    CHECK(ls_item(ls_detach(w)) == 5);
+    CHECK(ls_item(ls_detach(w)) == 5 && ls_step(own));
     CHECK_NEAR(value_of(ls_ema_state(ema)), want, 1e-6);
     CHECK_TEXT(ls_state_name(ls_ema_state(ema), 0), "w");
     FAILS(ls_ema_new(net, .decay = 1.5), ".decay = 1.5 is not in [0, 1]");
