@@ -26,7 +26,7 @@ static ls_tensor *race(ls_tensor *weights, ls_tensor *possible, int64_t draws)
 
 /* The class of a point on a line of all weights: how many classes end before it. Chances above 0 never reach a class
  * of weight 0 at the beginning, and 1 is the end of the last class that has a weight. All points are searched for at
- * once, by halves: of 2^k - 1 ends, with endless ones behind the last. */
+ * once, by halves: of 2^k - 1 ends, with some that no point reaches behind the last. */
 static ls_tensor *points(ls_tensor *weights, int64_t draws)
 {
     ls_shape shape = ls_view_shape(&weights->view), before = {.ndim = shape.ndim}, after = before;
@@ -37,7 +37,7 @@ static ls_tensor *points(ls_tensor *weights, int64_t draws)
     after.dim[last] = places - 1 - classes;
     ls_tensor *ends = ls_cumsum(weights, -1), *total = ls_slice(ends, -1, -1, INT64_MAX, 1);
     ls_tensor *point = ls_mul(chances(weights, shape), total), *class = op_full(weights, LS_I64, 0, shape);
-    ends = ls_pad(ends, before, after, INFINITY);
+    ends = ls_pad(ends, before, after, 0x1p127);
     for (int64_t step = places / 2; step > 0; step /= 2) {
         ls_mark mark = ls_scope_begin(weights->run);
         ls_tensor *end = ls_take_along_dim(ends, -1, ls_add_scalar(class, (double)(step - 1)));

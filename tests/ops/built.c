@@ -177,6 +177,16 @@ static void many_draws_of_many_classes(void)
     CHECK(ls_memory(run).peak < (size_t)COUNT * 1000);
 }
 
+static void draws_compute_finite_numbers_only(void)
+{
+    ls_run *checked = ls_init(NULL, NULL, .check_finite = true);
+    ls_tensor *weights = ls_arange(checked, LS_F32, 5, 0, 1);
+    CHECK(ls_item(ls_min(ls_multinomial(weights, 100, true))) >= 1);
+    CHECK(ls_item(ls_min(ls_multinomial(weights, 4, false))) >= 1);
+    CHECK_TEXT(ls_error_message(checked), "");
+    ls_finish(checked);
+}
+
 static void weights_that_cannot_be_drawn_from(void)
 {
     ls_tensor *bad = ls_from(run, LS_F32, LS_SHAPE(2, 3), (float[]){1, 0, 1, 0.5F, -1, 2});
@@ -251,6 +261,7 @@ int main(int argc, char **argv)
     CHECK_RUN(drawn_classes_are_not_drawn_again);
     CHECK_RUN(weights_of_any_size_are_drawn_from);
     CHECK_RUN(many_draws_of_many_classes);
+    CHECK_RUN(draws_compute_finite_numbers_only);
     CHECK_RUN(weights_that_cannot_be_drawn_from);
     CHECK_RUN(equations_that_do_not_fit);
     CHECK_RUN(arrangements_that_do_not_exist);
