@@ -153,15 +153,22 @@ static const ls_field *picture_of(ls_sample *sample, int field, const char *who)
     return NULL;
 }
 
+/* Where the transformed picture goes. */
+static ls_image_out place_of(ls_sample *sample, int field)
+{
+    const ls_field *f = &sample->reading->fields[field];
+    bool as_bytes = is_bytes(sample, field);
+    return (ls_image_out){.memory = as_bytes ? sample->fixed[field] : numbers_of(sample, field),
+                          .bytes = as_bytes,
+                          .height = f->shape[1],
+                          .width = f->shape[2]};
+}
+
 bool ls_sample_image(ls_sample *sample, int field, const void *bytes, size_t size)
 {
     const ls_field *f = picture_of(sample, field, "ls_sample_image");
     if (!f || sample->not_needed) return f != NULL;
-    bool as_bytes = is_bytes(sample, field);
-    ls_image_out out = {.memory = as_bytes ? sample->fixed[field] : numbers_of(sample, field),
-                        .bytes = as_bytes,
-                        .height = f->shape[1],
-                        .width = f->shape[2]};
+    ls_image_out out = place_of(sample, field);
     const uint64_t random[2] = {sample->reading->transform_key, (uint64_t)sample->place};
     ls_message why = {{0}};
     ls_status status = ls_image_decode_transform(bytes, size, sample->reading->transform, random, out, &why);
@@ -170,8 +177,8 @@ bool ls_sample_image(ls_sample *sample, int field, const void *bytes, size_t siz
 
 static bool transform_pixels(ls_sample *sample, int field, const uint8_t *pixels)
 {
-    const ls_field *f = &sample->reading->fields[field], *given = &sample->reading->declared[field];
-    ls_image_out out = {.memory = sample->fixed[field], .height = f->shape[1], .width = f->shape[2]};
+    const ls_field *given = &sample->reading->declared[field];
+    ls_image_out out = place_of(sample, field);
     const uint64_t random[2] = {sample->reading->transform_key, (uint64_t)sample->place};
     ls_message why = {{0}};
     ls_status status = ls_image_transform_pixels(pixels, given->shape[1], given->shape[2], given->shape[0],
@@ -184,7 +191,8 @@ bool ls_sample_pixels(ls_sample *sample, int field, const uint8_t *pixels)
     const ls_field *f = picture_of(sample, field, "ls_sample_pixels");
     if (!f || sample->not_needed) return f != NULL;
     const ls_transform *t = sample->reading->transform;
-    if (t && (t->count || t->normalized)) return transform_pixels(sample, field, pixels);
+    bool has_shape = sample->reading->declared[field].shape[0] != 0; /* else they are as in the batch */
+    if (has_shape && t && (t->count || t->normalized)) return transform_pixels(sample, field, pixels);
     int64_t count = ls_shape_numel(ls_field_shape(f));
     if (f->dtype == LS_U8) {
         memcpy(sample->fixed[field], pixels, (size_t)count);
