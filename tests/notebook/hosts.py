@@ -72,7 +72,7 @@ class Hosts(unittest.TestCase):
         self.notebooks[1].manager.interrupt_kernel()
         for notebook, one in zip(self.notebooks, begun):
             outcome = notebook.finish(one)
-            self.assertEqual((outcome.status, outcome.result()), ("ok", "130"), outcome.stream("stderr"))
+            self.assertEqual((outcome.status, outcome.result()), ("error", "130"), outcome.stream("stderr"))
             self.assertEqual(len(jupyter.processes(notebook)), 1)
 
 

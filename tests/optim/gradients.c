@@ -220,10 +220,11 @@ static void clip_and_look(bool puts_off, float seen[SEEN][8])
 static void clipping_put_off_until_the_step_looks_the_same(void)
 {
     float now[SEEN][8], later[SEEN][8];
+    double tolerance = strstr(device, "xla") ? 1e-6 : 0; /* a compiler fuses what it finds in one program */
     clip_and_look(false, now);
     clip_and_look(true, later);
     for (int i = 0; i < SEEN; i++)
-        for (int k = 0; k < 8; k++) CHECK_NEAR(later[i][k], now[i][k], 0);
+        for (int k = 0; k < 8; k++) CHECK_NEAR(later[i][k], now[i][k], tolerance);
     CHECK_NEAR(now[4][1], 2, 0);
     CHECK_NEAR(now[5][1], sqrt(0.2), 1e-6);
 }
