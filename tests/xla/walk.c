@@ -166,9 +166,9 @@ int main(int argc, char **argv)
     if (argc > 1) case_filter = argv[1];
     if (argc > 2) device_name = argv[2];
     CHECK_RUN(every_case_in_f32);
-    CHECK_RUN(every_case_in_bf16);
-    CHECK_RUN(every_case_in_f64);
-    CHECK_RUN(inputs_with_gaps);
-    CHECK_RUN(inputs_turned_in_memory);
+    CHECK_RUN_SLOW(every_case_in_bf16);
+    CHECK_RUN_SLOW(every_case_in_f64);
+    CHECK_RUN_SLOW(inputs_with_gaps);
+    CHECK_RUN_SLOW(inputs_turned_in_memory);
     return check_done();
 }
