@@ -124,6 +124,26 @@ void xla_out_sum(xla_lowering *l, int i, shlo_value v, int32_t accumulate)
     xla_out(l, i, v);
 }
 
+shlo_value xla_in_range(shlo *s, shlo_value index, int64_t limit)
+{
+    shlo_value low = shlo_compare(s, "GE", index, shlo_integer(s, index.type, 0, SHLO_SCALAR));
+    shlo_value high = shlo_compare(s, "LT", index, shlo_integer(s, index.type, limit, SHLO_SCALAR));
+    return shlo_binary(s, "and", low, high);
+}
+
+void xla_require(xla_lowering *l, shlo_value condition)
+{
+    shlo *s = &l->s;
+    int n = condition.dims.n;
+    shlo_value none = shlo_integer(s, SHLO_I32, 0, SHLO_SCALAR);
+    shlo_value own = shlo_integer(s, SHLO_I32, 1 + (int64_t)l->call->op, SHLO_SCALAR);
+    shlo_value all = n ? shlo_reduce(s, "and", condition, xla_last_dims(n, n)) : condition;
+    shlo_value fault = shlo_select(s, shlo_reshape(s, all, SHLO_SCALAR), none, own);
+    if (l->can_fail) fault = shlo_select(s, shlo_compare(s, "EQ", l->fault, none), fault, l->fault);
+    l->fault = fault;
+    l->can_fail = true;
+}
+
 shlo_value xla_live(xla_lowering *l, int i)
 {
     shlo_value all = xla_read_view(l, l->call->live);

@@ -47,6 +47,8 @@ typedef struct xla_lowering {
     const ls_host *host;
     xla_place *places; /* [mention] */
     const ls_call *call;
+    bool can_fail;    /* a call has a condition that only the device can check */
+    shlo_value fault; /* i32 []: 1 + the opcode of the first call whose condition was not met; 0: none */
 } xla_lowering;
 
 typedef void xla_lower_fn(xla_lowering *l, const ls_call *call);
@@ -88,6 +90,11 @@ shlo_value xla_old(xla_lowering *l, int i);
 void xla_out(xla_lowering *l, int i, shlo_value v);
 /* The same, added to what it holds if bit i of `accumulate` is set. */
 void xla_out_sum(xla_lowering *l, int i, shlo_value v, int32_t accumulate);
+/* The call fails unless `condition`, i1, holds everywhere: the host reports it when the program has ended. */
+void xla_require(xla_lowering *l, shlo_value condition);
+/* The same for indices: 0 <= index < limit. */
+shlo_value xla_in_range(shlo *s, shlo_value index, int64_t limit);
+
 /* Number i of ls_call.live, a scalar in its own type. */
 shlo_value xla_live(xla_lowering *l, int i);
 

@@ -24,9 +24,11 @@ static targets targets_of(xla_lowering *l, shlo_dims x, shlo_type type, int targ
     t.hot = shlo_compare(s, "EQ", shlo_iota(s, number.type, x, t.dim), number);
     t.used = shlo_integer(s, SHLO_I1, 1, t.row);
     if (l->call->attrs.loss.has_ignore) {
-        shlo_value ignored = shlo_integer(s, number.type, l->call->attrs.loss.ignore_index, SHLO_SCALAR);
-        t.used = shlo_compare(s, "NE", number, ignored);
+        shlo_value ignore = shlo_integer(s, number.type, l->call->attrs.loss.ignore_index, SHLO_SCALAR);
+        t.used = shlo_compare(s, "NE", number, ignore);
     }
+    shlo_value ignored = shlo_unary(s, "not", t.used);
+    xla_require(l, shlo_binary(s, "or", ignored, xla_in_range(s, number, t.classes)));
     t.weight_of_class = t.weight_of_target = one;
     if (xla_has_in(l->call, weight)) {
         shlo_dims along = x;

@@ -1,16 +1,23 @@
-/* lower_index.c - elements and slices picked or added by index. The CPU reports an index out of range; here it picks
- * the nearest slice, and adds nothing. */
+/* lower_index.c - elements and slices picked or added by index. An index out of range fails the call. */
 #include "lower.h"
+
+/* in: x, index  out: slices of x along `dim` */
+static void take(xla_lowering *l, int dim)
+{
+    shlo_value x = xla_in_raw(l, 0), index = xla_in_raw(l, 1);
+    xla_require(l, xla_in_range(&l->s, index, x.dims.at[dim]));
+    xla_out(l, 0, shlo_take(&l->s, x, index, dim));
+}
 
 void xla_embedding(xla_lowering *l, const ls_call *call)
 {
     (void)call;
-    xla_out(l, 0, shlo_take(&l->s, xla_in_raw(l, 0), xla_in_raw(l, 1), 0));
+    take(l, 0);
 }
 
 void xla_index_select(xla_lowering *l, const ls_call *call)
 {
-    xla_out(l, 0, shlo_take(&l->s, xla_in_raw(l, 0), xla_in_raw(l, 1), call->attrs.axis.dim));
+    take(l, call->attrs.axis.dim);
 }
 
 /* in: index [K], src  out: y; y[..., index[k], ...] += src[..., k, ...] */
@@ -19,10 +26,13 @@ void xla_index_add(xla_lowering *l, const ls_call *call)
     shlo *s = &l->s;
     int dim = call->attrs.axis.dim;
     shlo_value index = xla_in_raw(l, 0), y = xla_old(l, 0), rows = xla_in_as(l, 1, y.type);
-    if (call->attrs.axis.flag) { /* out of range: left out */
+    shlo_value right = xla_in_range(s, index, y.dims.at[dim]);
+    if (call->attrs.axis.flag) { /* beyond the end: left out */
         shlo_value left_out = shlo_compare_with(s, "EQ", index, (double)call->attrs.axis.k);
         index = shlo_select(s, left_out, shlo_integer(s, index.type, y.dims.at[dim], SHLO_SCALAR), index);
+        right = shlo_binary(s, "or", right, left_out);
     }
+    xla_require(l, right);
     xla_out(l, 0, shlo_put(s, y, index, rows, dim, "add"));
 }
 
@@ -48,6 +58,7 @@ static shlo_value flat(shlo *s, shlo_value x)
 void xla_gather(xla_lowering *l, const ls_call *call)
 {
     shlo_value x = xla_in_raw(l, 0), index = xla_in_raw(l, 1);
+    xla_require(l, xla_in_range(&l->s, index, x.dims.at[call->attrs.axis.dim]));
     shlo_value at = places(&l->s, index, x.dims, call->attrs.axis.dim);
     xla_out(l, 0, shlo_take(&l->s, flat(&l->s, x), at, 0));
 }
@@ -60,6 +71,7 @@ static void scatter(xla_lowering *l, const ls_call *call, const char *op)
     shlo_dims first = {.n = src.dims.n}, step = {.n = src.dims.n};
     for (int d = 0; d < step.n; d++) step.at[d] = 1;
     src = shlo_slice(s, src, first, index.dims, step);
+    xla_require(l, xla_in_range(s, index, x.dims.at[call->attrs.axis.dim]));
     shlo_value at = places(s, index, x.dims, call->attrs.axis.dim);
     xla_out(l, 0, shlo_put(s, flat(s, x), at, src, 0, op));
 }

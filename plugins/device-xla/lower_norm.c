@@ -99,16 +99,24 @@ void xla_dropout_add_layer_norm(xla_lowering *l, const ls_call *call)
     xla_out(l, 2, shlo_concat(s, both, 2, 0));
 }
 
+/* The rows of the table, input i, that the input behind it names. */
+static shlo_value rows_at(xla_lowering *l, int i)
+{
+    shlo_value table = xla_in(l, i), index = xla_in_raw(l, i + 1);
+    xla_require(l, xla_in_range(&l->s, index, table.dims.at[0]));
+    return shlo_take(&l->s, table, index, 0);
+}
+
 /* in: three pairs of table [V,D] and index [...], the last two may be absent, weight?, bias?
  * out: y [...,D], sum?, mean?, rstd? */
 void xla_embedding_layer_norm(xla_lowering *l, const ls_call *call)
 {
     enum { TABLES = 3 };
     shlo *s = &l->s;
-    shlo_value sum = shlo_take(s, xla_in(l, 0), xla_in_raw(l, 1), 0);
+    shlo_value sum = rows_at(l, 0);
     for (int i = 1; i < TABLES; i++) {
         if (!xla_has_in(call, 2 * i)) continue;
-        shlo_value more = shlo_take(s, xla_in(l, 2 * i), xla_in_raw(l, 2 * i + 1), 0);
+        shlo_value more = rows_at(l, 2 * i);
         sum = rounded(s, shlo_add(s, sum, more), call->in[0]->dtype);
     }
     shlo_value rows = rows_of(s, sum, call->attrs.norm.groups);

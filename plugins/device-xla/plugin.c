@@ -72,6 +72,7 @@ static ls_status upload(xla_device *d, void *to, const void *from, size_t bytes,
 static ls_status download(xla_device *d, void *to, const void *from, size_t bytes, ls_message *why)
 {
     XLA_TRY(xla_flush(d, why));
+    XLA_TRY(xla_wait(d, why));
     xla_storage *s = xla_behind(d, from, bytes);
     XLA_TRY(xla_to_host(d, s, why));
     memcpy(to, s->host + xla_offset(from), bytes);

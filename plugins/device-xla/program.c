@@ -22,14 +22,16 @@ static void set_places(const xla_device *d, xla_place *places)
 /* The results in their dimensions in memory, as the function returns them. */
 static void write_return(xla_lowering *l, const xla_program *program, shlo_value *result)
 {
+    size_t count = program->n_out + program->can_fail;
     for (size_t i = 0; i < program->n_out; i++) {
         xla_place *p = &l->places[program->out[i]];
         result[i] = shlo_reshape(&l->s, p->value, p->dims);
     }
+    if (program->can_fail) result[program->n_out] = l->fault;
     shlo_print(&l->s, "    \"func.return\"(");
-    for (size_t i = 0; i < program->n_out; i++) shlo_print(&l->s, "%s%%%d", i ? ", " : "", result[i].id);
+    for (size_t i = 0; i < count; i++) shlo_print(&l->s, "%s%%%d", i ? ", " : "", result[i].id);
     shlo_print(&l->s, ") : (");
-    for (size_t i = 0; i < program->n_out; i++) {
+    for (size_t i = 0; i < count; i++) {
         shlo_print(&l->s, i ? ", " : "");
         shlo_print_type(&l->s, result[i]);
     }
@@ -52,7 +54,7 @@ static void write_head(const xla_program *program, const xla_place *places, cons
         else shlo_print(text, " {jax.buffer_donor = true}");
     }
     shlo_print(text, ") -> (");
-    for (size_t i = 0; i < program->n_out; i++) {
+    for (size_t i = 0; i < program->n_out + program->can_fail; i++) {
         shlo_print(text, i ? ", " : "");
         shlo_print_type(text, result[i]);
     }
@@ -80,6 +82,7 @@ static void write_all(const xla_device *d, xla_lowering *l, xla_program *program
         l->call = &n->call;
         xla_lowering_of(n->call.op)(l, &n->call);
     }
+    program->can_fail = l->can_fail;
     find_results(d, l->places, program);
     find_arguments(d, l->places, program);
     write_return(l, program, result);

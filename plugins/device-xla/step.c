@@ -6,11 +6,25 @@
 
 /* ---- one program at a time ---- */
 
+/* A condition of the program that was not met; see xla_lowering.fault. */
+static ls_status check_fault(xla_device *d, ls_message *why)
+{
+    int32_t fault = 0;
+    if (d->fault) XLA_TRY(pjrt_download(d->pjrt, d->fault, 0, &fault, sizeof fault, why));
+    if (!fault) return LS_OK;
+    ls_status status = xla_refuse(why, LS_ERR_VALUE, "an index or target is out of range; the CPU says which");
+    d->host->blame(NULL, (ls_opcode)(fault - 1), why);
+    return status;
+}
+
 ls_status xla_wait(xla_device *d, ls_message *why)
 {
     if (!d->running) return LS_OK;
     ls_status status = pjrt_await(d->pjrt, d->running, "a step failed on the device", why);
     d->running = NULL;
+    if (!status) status = check_fault(d, why);
+    pjrt_drop(d->pjrt, d->fault);
+    d->fault = NULL;
     /* To destroy an array earlier would wait for the program that it was given to. */
     for (size_t i = 0; i < d->donated_count; i++) pjrt_drop(d->pjrt, d->donated[i]);
     free(d->donated);
@@ -50,7 +64,7 @@ static void take_results(xla_device *d, const xla_program *program, pjrt_buffer 
 static ls_status execute(xla_device *d, const xla_program *program, ls_message *why)
 {
     pjrt_buffer **arguments = malloc((program->n_in + 1) * sizeof *arguments);
-    pjrt_buffer **results = calloc(program->n_out + 1, sizeof *results);
+    pjrt_buffer **results = calloc(program->n_out + 1, sizeof *results); /* and whether it failed */
     ls_status status = LS_OK;
     if (!arguments || !results) status = xla_refuse(why, LS_ERR_MEMORY, "no host memory to execute a step");
     for (size_t i = 0; i < program->n_in && !status; i++) {
@@ -64,6 +78,7 @@ static ls_status execute(xla_device *d, const xla_program *program, ls_message *
         d->counts.executed++;
         give_away(d, program, arguments);
         take_results(d, program, results);
+        d->fault = results[program->n_out];
     } else {
         free(arguments);
     }

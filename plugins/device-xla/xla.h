@@ -64,6 +64,7 @@ typedef struct xla_device {
     const xla_program *recent[XLA_RECENT]; /* programs executed last, the latest first */
     bool ended;                            /* a step has, since the last began */
     pjrt_event *running;                   /* the step being executed; NULL: none */
+    pjrt_buffer *fault;                    /* its result that says whether a condition was not met; NULL: none */
     pjrt_buffer **donated;                 /* arrays that it consumes */
     size_t donated_count;
     ls_device_counts counts;      /* since it was opened */

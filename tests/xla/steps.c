@@ -79,11 +79,40 @@ static void parts_of_a_tensor_are_written_and_read(void)
     CHECK(ls_finish(run) == 0);
 }
 
+static ls_tensor *picked(ls_run *run, int which, ls_tensor *x, ls_tensor *index)
+{
+    if (which == 0) return ls_embedding(x, index);
+    if (which == 1) return ls_index_select(x, 0, index);
+    if (which == 2) return ls_take_along_dim(x, 0, ls_expand(ls_reshape(index, 2, 1), 2, 4));
+    if (which == 3) return ls_scatter_add(x, 0, ls_reshape(index, 2, 1), ls_ones(run, LS_F32, 2, 1));
+    return ls_cross_entropy(ls_slice(x, 0, 0, 2, 1), index);
+}
+
+/* Found by the device, and reported when a number is read; 2 is the last that is right. */
+static void an_index_out_of_range_is_an_error(void)
+{
+    static const char *const names[] = {"embedding", "index_select", "gather", "scatter_add", "cross_entropy"};
+    for (int which = 0; which < 5; which++) {
+        for (int64_t wrong = -1; wrong < 5; wrong++) {
+            ls_run *run = ls_init(NULL, NULL, .device = XLA_DEVICE);
+            int64_t numbers[2] = {0, wrong};
+            ls_tensor *x = ls_full(run, LS_F32, 0.5, 3, 4);
+            ls_item(ls_sum(picked(run, which, x, ls_from(run, LS_I64, LS_SHAPE(2), numbers))));
+            bool right = wrong >= 0 && wrong < (which == 4 ? 4 : 3);
+            CHECK_MSG((ls_error(run) == LS_OK) == right, "%s of %d: %s", names[which], (int)wrong,
+                      ls_error_message(run));
+            ls_clear_error(run);
+            ls_finish(run);
+        }
+    }
+}
+
 int main(void)
 {
     CHECK_RUN(training_gives_the_numbers_of_the_cpu);
     CHECK_RUN(a_steady_step_compiles_nothing);
     CHECK_RUN(a_second_run_compiles_nothing);
+    CHECK_RUN(an_index_out_of_range_is_an_error);
     CHECK_RUN(parts_of_a_tensor_are_written_and_read);
     return check_done();
 }
