@@ -11,6 +11,7 @@ bool ls_conv_norm_is_one(const ls_module *conv, const ls_module *norm, ls_tensor
     if (!ls_device_supports(c->weight->storage->device, LS_OP_conv2d_norm)) return false;
     if (conv->hooks || norm->hooks) return false;                     /* hooks see the intermediate result */
     if (conv->object.prepared || norm->object.prepared) return false; /* each in its own precision */
+    if (n->comm && norm->training) return false;                      /* by the batches of all processes */
     return !ls_must_record(conv->object.run, 6, (ls_tensor *[]){x, c->weight, c->bias, n->weight, n->bias, residual});
 }
 

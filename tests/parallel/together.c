@@ -56,11 +56,42 @@ static void normalise_together(ls_run *run)
     check_no_error(run);
 }
 
+/* f64 keeps its digits, and a residual has the shape of the input. */
+static void normalise_exactly(ls_run *run)
+{
+    ls_module *whole = ls_batch_norm_new(run, CHANNELS), *shared = ls_batch_norm_new(run, CHANNELS);
+    ls_sync_batch_norm(run, shared);
+    ls_tensor *x = ls_cast(rows_of_all(run, 3), LS_F64), *mine = own_rows(run, x);
+    ls_tensor *y = ls_forward(shared, mine, mine);
+    CHECK(ls_dtype_of(y) == LS_F64 && distance(y, own_rows(run, ls_forward(whole, x, x))) < 1e-12);
+    check_no_error(run);
+    ls_forward(shared, mine, ls_slice(mine, 2, 0, 1, 1));
+    CHECK_MSG(strstr(ls_error_message(run), "and residual"), "%s", ls_error_message(run));
+    ls_clear_error(run);
+}
+
+/* Without gradients, a convolution and its norm may be one operator: not if it knows the batch of one process only. */
+static void normalise_convolutions(ls_run *run)
+{
+    ls_module *whole = ls_sequential_new(run, ls_conv2d_new(run, CHANNELS, 2, 1), ls_batch_norm_new(run, 2));
+    ls_module *shared = ls_sequential_new(run, ls_conv2d_new(run, CHANNELS, 2, 1), ls_batch_norm_new(run, 2));
+    ls_load_state_dict(shared, ls_state_dict(whole));
+    ls_sync_batch_norm(run, shared);
+    ls_no_grad(run)
+    {
+        ls_tensor *x = ls_reshape(rows_of_all(run, 3), EACH * ls_world_size(run), CHANNELS, PIXELS, 1);
+        CHECK(distance(ls_forward(shared, own_rows(run, x)), own_rows(run, ls_forward(whole, x))) < 1e-5);
+    }
+    check_no_error(run);
+}
+
 static void batches_are_normalised_together(void)
 {
     team_run(1, normalise_together);
     team_run(2, normalise_together);
     team_run(3, normalise_together);
+    team_run(2, normalise_convolutions);
+    team_run(2, normalise_exactly);
 }
 
 /* Local SGD: each trains on its own, and after every second step all have the mean. */
