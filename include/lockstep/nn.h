@@ -375,7 +375,7 @@ LS_API ls_state *ls_ema_state(ls_ema *ema);
 #define ls_ema_apply(ema) LS_MARKED_(ls_ema_apply_begin(ema), ls_ema_apply_end(ema), __LINE__)
 LS_API bool ls_ema_apply_begin(ls_ema *ema); /* true */
 LS_API bool ls_ema_apply_end(ls_ema *ema);   /* false */
-LS_API void ls_ema_free(ls_ema *ema);
+LS_API void ls_ema_free(ls_ema *ema);        /* inside the block, the model keeps the averages */
 
 /* ---- Containers ---- */
 

@@ -38,6 +38,7 @@ ls_ema *ls_ema_new_sized(ls_module *module, const ls_ema_opts *given, size_t opt
 void ls_ema_free(ls_ema *ema)
 {
     if (!ema) return;
+    if (ema->applied) ema->object.run->step->averaged--;
     ls_state_free(ema->averages);
     ls_object_free(ema);
 }
@@ -77,6 +78,7 @@ void ls_ema_update(ls_ema *ema)
     }
 }
 
+/* After a failure, before it or inside, ema->applied stays what it was. */
 static void exchange(ls_ema *ema, const char *who)
 {
     const ls_state *parameters = parameters_of(ema, who);
@@ -89,6 +91,7 @@ static void exchange(ls_ema *ema, const char *who)
         ls_assign(parameter, kept);
         ls_scope_end(run, mark, NULL);
     }
+    if (ls_failed(run)) return;
     ema->applied = !ema->applied;
     run->step->averaged += ema->applied ? 1 : -1;
 }

@@ -2,6 +2,7 @@
 #include <lockstep.h>
 
 #include "check.h"
+#include "step/step.h"
 
 static ls_run *run;
 
@@ -106,6 +107,29 @@ static void averages_follow_parameters(void)
     CHECK(!ls_ema_new(NULL) && !ls_ema_state(NULL) && ls_ema_apply_begin(NULL) && !ls_ema_apply_end(NULL));
 }
 
+/* What a failed run did not exchange is not taken to be exchanged. */
+static void averages_survive_failures(void)
+{
+    ls_module *net = ls_module_new(run, "net", NULL, NULL);
+    ls_tensor *w = ls_register_parameter(net, "w", ls_full(run, LS_F32, 1, 1));
+    ls_optim *own = ls_sgd_new(run, net, .lr = 1);
+    ls_ema *ema = ls_ema_new(net, .decay = 0.5);
+    ls_assign(w, ls_full(run, LS_F32, 3, 1));
+    ls_set_error(run, LS_ERR_VALUE, "failed before");
+    ls_ema_apply_begin(ema);
+    ls_clear_error(run);
+    CHECK(!ls_ema_apply_end(ema) && ls_item(ls_detach(w)) == 3 && ls_step(own));
+    ls_ema_apply(ema) ls_set_error(run, LS_ERR_VALUE, "failed inside");
+    ls_clear_error(run);
+    CHECK(ls_item(ls_detach(w)) == 1);
+    ls_ema_apply_end(ema);
+    CHECK(ls_item(ls_detach(w)) == 3 && ls_step(own));
+    ls_ema_apply_begin(ema);
+    ls_ema_free(ema); /* the model keeps the averages */
+    CHECK(ls_item(ls_detach(w)) == 1 && ls_step(own) && run->step->averaged == 0);
+    CHECK_TEXT(ls_error_message(run), "");
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
@@ -113,6 +137,7 @@ int main(int argc, char **argv)
     CHECK_RUN(tied_layers_train_one_weight);
     CHECK_RUN(layers_that_cannot_be_tied);
     CHECK_RUN(averages_follow_parameters);
+    CHECK_RUN(averages_survive_failures);
     ls_finish(run);
     return check_done();
 }
