@@ -259,7 +259,8 @@ LS_API ls_schedule *ls_warmup_cosine_schedule_new_sized(ls_optim *optim, int64_t
 /* The initial rate times factor(step), which is finite and not negative. */
 typedef double ls_factor_fn(int64_t step, void *user);
 LS_API ls_schedule *ls_lambda_schedule_new(ls_optim *optim, ls_factor_fn *factor, void *user);
-/* Several in sequence: schedule i+1 starts, at its step 0, at step milestones[i] (count-1 of them). */
+/* Several in sequence: schedule i+1 starts, at its step 0, at step milestones[i] (count-1 of them). None of
+ * them may be a plateau schedule, which follows no steps. */
 LS_API ls_schedule *ls_sequential_schedule_new(ls_optim *optim, ls_schedule *const *schedules, int64_t count,
                                                const int64_t *milestones);
 
@@ -284,7 +285,7 @@ LS_API bool ls_schedule_step_with(ls_schedule *schedule, double value);
 
 LS_API void ls_schedule_step(ls_schedule *schedule);
 LS_API double ls_schedule_lr(const ls_schedule *schedule); /* the rate it set for group 0 */
-/* Its whole state is the number of steps. Setting it sets the rates. */
+/* The number of steps it has made: its whole state, unless it follows a value. Setting it sets the rates. */
 LS_API int64_t ls_schedule_position(const ls_schedule *schedule);
 LS_API void ls_schedule_set_position(ls_schedule *schedule, int64_t step);
 LS_API void ls_schedule_free(ls_schedule *schedule);

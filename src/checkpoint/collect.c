@@ -70,8 +70,8 @@ static bool collect_schedules(const ls_training *t, ls_snapshot *s)
         ls_json_put_object(&w, NULL);
         const ls_value_progress *progress = &t->schedules[i]->progress;
         ls_json_put_integer(&w, "step", ls_schedule_position(t->schedules[i]));
-        if (ls_schedule_follows_value(t->schedules[i]) && isfinite(progress->best)) {
-            ls_json_put_number(&w, "best", progress->best);
+        if (ls_schedule_follows_value(t->schedules[i])) {
+            if (isfinite(progress->best)) ls_json_put_number(&w, "best", progress->best);
             ls_json_put_integer(&w, "waited", progress->waited);
             ls_json_put_integer(&w, "cooling", progress->cooling);
         }

@@ -327,8 +327,10 @@ ls_schedule *ls_sequential_schedule_new(ls_optim *optim, ls_schedule *const *sch
         !ls_list_is_sound(&run->errors, who, "milestones", milestones, count - 1))
         return NULL;
     for (int64_t i = 0; i < count; i++) {
-        const char *why = !schedules[i]                                    ? "is NULL"
-                          : schedules[i]->optim != optim                   ? "belongs to another optimiser"
+        const char *why = !schedules[i]                  ? "is NULL"
+                          : schedules[i]->optim != optim ? "belongs to another optimiser"
+                          : ls_schedule_follows_value(schedules[i])
+                              ? "follows a value, not steps: a plateau schedule runs on its own"
                           : i > 1 && milestones[i - 1] < milestones[i - 2] ? "begins before the previous one"
                                                                            : NULL;
         if (why) return ls_fail(&run->errors, LS_ERR_VALUE, "%s: schedule %d %s", who, (int)i, why), NULL;

@@ -507,6 +507,7 @@ static void misuse_is_an_error(void)
     FAILS((ls_set_loss_scaling(run, .backoff_factor = 1), 0), LS_ERR_VALUE);
     FAILS(ls_plateau_schedule_new(sgd, .patience = -1), LS_ERR_VALUE);
     FAILS(ls_schedule_step(ls_plateau_schedule_new(sgd)), LS_ERR_STATE);
+    FAILS(ls_sequential_schedule_new(sgd, (ls_schedule *[]){ls_plateau_schedule_new(sgd)}, 1, NULL), LS_ERR_VALUE);
     FAILS(ls_schedule_step_with(ls_cosine_schedule_new(sgd, 5, 0), 1), LS_ERR_STATE);
     FAILS(ls_schedule_set_position(ls_lambda_schedule_new(sgd, below_zero, NULL), 2), LS_ERR_VALUE);
     ls_cosine_schedule_new(sgd, 0, 0);
