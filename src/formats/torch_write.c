@@ -3,56 +3,37 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/crc.h"
 #include "base/memory.h"
 #include "formats/safetensors.h"
 
 /* ---- bytes ---- */
 
-typedef struct bytes {
-    char *at;
-    size_t size, room;
-    bool failed;
-} bytes;
-
-static void put(bytes *b, const void *from, size_t size)
+/* The low bytes of a number, lowest first; at most 8. */
+static void put_number(ls_byte_buffer *b, uint64_t value, int count)
 {
-    if (b->size + size > b->room) {
-        size_t room = (b->size + size) * 2;
-        char *grown = ls_sys_realloc(b->at, room);
-        b->failed |= !grown;
-        if (!grown) return;
-        b->at = grown;
-        b->room = room;
-    }
-    memcpy(b->at + b->size, from, size);
-    b->size += size;
+    for (int i = 0; i < count; i++) ls_byte_buffer_put(b, &(char){(char)(value >> 8 * i & 0xff)}, 1);
 }
 
-/* The low bytes of a number, lowest first. */
-static void put_number(bytes *b, uint64_t value, int count)
+static void put_text(ls_byte_buffer *b, const char *text)
 {
-    for (int i = 0; i < count; i++) put(b, &(char){(char)(value >> 8 * i & 0xff)}, 1);
-}
-
-static void put_text(bytes *b, const char *text)
-{
-    put(b, text, strlen(text));
+    ls_byte_buffer_put(b, text, strlen(text));
 }
 
 /* ---- the pickle, protocol 2 ---- */
 
-static void pickle_text(bytes *b, const char *text)
+static void pickle_text(ls_byte_buffer *b, const char *text)
 {
     put_text(b, "X"); /* BINUNICODE */
     put_number(b, strlen(text), 4);
     put_text(b, text);
 }
 
-static void pickle_integer(bytes *b, int64_t value)
+static void pickle_integer(ls_byte_buffer *b, int64_t value)
 {
     bool small = value >= INT32_MIN && value <= INT32_MAX;
-    put(b, small ? "J" : "\x8a\x08", small ? 1 : 2); /* BININT, LONG1 */
+    ls_byte_buffer_put(b, small ? "J" : "\x8a\x08", small ? 1 : 2); /* BININT, LONG1 */
     put_number(b, (uint64_t)value, small ? 4 : 8);
 }
 
@@ -67,7 +48,7 @@ static const char *storage_of(ls_dtype dtype)
 }
 
 /* torch._utils._rebuild_tensor_v2(storage i, 0, sizes, strides, False, OrderedDict()) */
-static void pickle_tensor(bytes *b, const ls_plain_tensor *t, int64_t i)
+static void pickle_tensor(ls_byte_buffer *b, const ls_plain_tensor *t, int64_t i)
 {
     char key[24];
     snprintf(key, sizeof key, "%lld", (long long)i);
@@ -93,9 +74,9 @@ static void pickle_tensor(bytes *b, const ls_plain_tensor *t, int64_t i)
                 "ccollections\nOrderedDict\n)RtR"); /* NEWFALSE; REDUCE of both calls */
 }
 
-static bytes make_pickle(const ls_plain_list *list)
+static ls_byte_buffer make_pickle(const ls_plain_list *list)
 {
-    bytes b = {0};
+    ls_byte_buffer b = {0};
     put_text(&b, "\x80\x02}("); /* PROTO 2, EMPTY_DICT, MARK */
     for (int64_t i = 0; i < list->count; i++) {
         pickle_text(&b, list->tensors[i].name);
@@ -109,14 +90,14 @@ static bytes make_pickle(const ls_plain_list *list)
 
 typedef struct zip_out {
     ls_file_out *out;
-    bytes directory;
+    ls_byte_buffer directory;
     uint64_t offset;
     int64_t count;
     ls_message *why;
 } zip_out;
 
 /* What the local header and the directory have in common, from the version to the length of the name. */
-static void put_entry(bytes *b, const char *name, uint32_t crc, uint64_t size)
+static void put_entry(ls_byte_buffer *b, const char *name, uint32_t crc, uint64_t size)
 {
     put_number(b, 10, 2);       /* version */
     put_number(b, 0, 2);        /* no flags */
@@ -134,22 +115,24 @@ static bool add_file(zip_out *z, const char *name, const void *data, size_t size
     char path[64];
     snprintf(path, sizeof path, "archive/%s", name);
     uint32_t crc = ls_crc32(0, data, size);
-    bytes header = {0};
+    ls_byte_buffer header = {0};
     put_text(&header, "PK\x03\x04");
     put_entry(&header, path, crc, size);
     put_text(&header, path);
     put_text(&z->directory, "PK\x01\x02");
     put_number(&z->directory, 10, 2); /* made by */
     put_entry(&z->directory, path, crc, size);
-    put_number(&z->directory, 0, 10); /* comment, disk, attributes */
+    put_number(&z->directory, 0, 2); /* comment */
+    put_number(&z->directory, 0, 2); /* disk */
+    put_number(&z->directory, 0, 6); /* attributes */
     put_number(&z->directory, z->offset, 4);
     put_text(&z->directory, path);
     bool ok = !header.failed && !z->directory.failed;
     if (!ok) ls_message_set(z->why, "no memory for the directory of a zip file");
-    ok = ok && ls_file_put(z->out, header.at, header.size, z->why) && ls_file_put(z->out, data, size, z->why);
-    z->offset += header.size + size;
+    ok = ok && ls_file_put(z->out, header.bytes, header.length, z->why) && ls_file_put(z->out, data, size, z->why);
+    z->offset += header.length + size;
     z->count++;
-    ls_sys_free(header.at);
+    ls_byte_buffer_free(&header);
     return ok;
 }
 
@@ -169,17 +152,17 @@ static bool add_tensor(zip_out *z, const ls_plain_list *list, int64_t i)
 
 static bool add_directory(zip_out *z)
 {
-    bytes end = {0};
+    ls_byte_buffer end = {0};
     put_text(&end, "PK\x05\x06");
     put_number(&end, 0, 4); /* one disk */
     put_number(&end, (uint64_t)z->count, 2);
     put_number(&end, (uint64_t)z->count, 2);
-    put_number(&end, z->directory.size, 4);
+    put_number(&end, z->directory.length, 4);
     put_number(&end, z->offset, 4);
     put_number(&end, 0, 2); /* comment */
-    bool ok = !end.failed && ls_file_put(z->out, z->directory.at, z->directory.size, z->why) &&
-              ls_file_put(z->out, end.at, end.size, z->why);
-    ls_sys_free(end.at);
+    bool ok = !end.failed && ls_file_put(z->out, z->directory.bytes, z->directory.length, z->why) &&
+              ls_file_put(z->out, end.bytes, end.length, z->why);
+    ls_byte_buffer_free(&end);
     return ok;
 }
 
@@ -198,15 +181,15 @@ bool ls_torch_put(ls_file_out *out, const char *path, const ls_plain_list *list,
 {
     *out = (ls_file_out){.descriptor = -1};
     if (!fits(list, path, why)) return false;
-    bytes pickle = make_pickle(list);
+    ls_byte_buffer pickle = make_pickle(list);
     zip_out z = {.out = out, .why = why};
     if (pickle.failed) ls_message_set(why, "no memory for the header of %s", path);
     bool ok = !pickle.failed && ls_file_create(out, path, sync, why) &&
-              add_file(&z, "data.pkl", pickle.at, pickle.size) && add_file(&z, "byteorder", "little", 6);
+              add_file(&z, "data.pkl", pickle.bytes, pickle.length) && add_file(&z, "byteorder", "little", 6);
     for (int64_t i = 0; ok && i < list->count; i++) ok = add_tensor(&z, list, i);
     ok = ok && add_file(&z, "version", "3\n", 2) && add_directory(&z) && ls_file_seal(out, why);
     if (!ok) ls_file_discard(out);
-    ls_sys_free(pickle.at);
-    ls_sys_free(z.directory.at);
+    ls_byte_buffer_free(&pickle);
+    ls_byte_buffer_free(&z.directory);
     return ok;
 }
