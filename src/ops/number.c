@@ -1,25 +1,47 @@
 /* number.c - operators with a number in the place of a tensor, put together from those with two tensors. */
 #include "ops/op.h"
 
+#include <math.h>
+
 /* ---- comparisons ---- */
 
-static ls_tensor *compared(ls_opcode op, ls_tensor *x, double value, ls_tensor *(*compare)(ls_tensor *, ls_tensor *))
+/* Which integer stands for a number between two: x < 2.5 is x < 3, and x > 2.5 is x > 2. Exact, unlike a conversion of
+ * x to a floating type. */
+typedef double standing_for(double value);
+
+/* No integer equals a number between two. */
+static double no_integer(double value)
 {
-    ls_run *run = op_begin(op, 1, 1, &x);
-    return run ? compare(x, op_full(x, op_meeting_type(x, value), value, LS_SCALAR)) : op_poison(x);
+    return floor(value) == value ? value : NAN;
 }
 
-#define COMPARISON(name)                                                                                               \
+/* The same for numbers beyond all integers: infinity stands for them. */
+static double among_integers(double value, standing_for *whole)
+{
+    value = whole(value);
+    return op_is_whole(value) || isnan(value) ? value : copysign(INFINITY, value);
+}
+
+static ls_tensor *compared(ls_opcode op, ls_tensor *x, double value, standing_for *whole,
+                           ls_tensor *(*compare)(ls_tensor *, ls_tensor *))
+{
+    ls_run *run = op_begin(op, 1, 1, &x);
+    if (!run) return op_poison(x);
+    if (!ls_dtype_is_float(x->view.dtype)) value = among_integers(value, whole);
+    return compare(x, op_full(x, op_meeting_type(x, value), value, LS_SCALAR));
+}
+
+#define COMPARISON(name, whole)                                                                                        \
     ls_tensor *ls_##name##_scalar(ls_tensor *x, double value)                                                          \
     {                                                                                                                  \
-        return compared(LS_OP_##name##_scalar, x, value, ls_##name);                                                   \
+        return compared(LS_OP_##name##_scalar, x, value, whole, ls_##name);                                            \
     }
-COMPARISON(eq)
-COMPARISON(ne)
-COMPARISON(lt)
-COMPARISON(le)
-COMPARISON(gt)
-COMPARISON(ge)
+COMPARISON(eq, no_integer)
+COMPARISON(ne, no_integer)
+COMPARISON(lt, ceil)
+COMPARISON(le, floor)
+COMPARISON(gt, floor)
+COMPARISON(ge, ceil)
 
 /* ---- choices ---- */
 

@@ -240,6 +240,13 @@ bool op_holds(ls_dtype dtype, double value)
     return ls_dtype_is_float(dtype) || (op_is_whole(value) && value >= range[dtype].low && value <= range[dtype].high);
 }
 
+bool op_must_hold(ls_opcode op, const ls_tensor *x, double value)
+{
+    if (op_holds(x->view.dtype, value)) return true;
+    op_error(x->run, op, LS_ERR_VALUE, "%g is not a number of %s; ls_cast() it first", value, OP_TEXT(x));
+    return false;
+}
+
 ls_dtype op_meeting_type(const ls_tensor *x, double value)
 {
     return op_holds(x->view.dtype, value) ? x->view.dtype : op_is_whole(value) ? LS_I64 : LS_F32;
@@ -247,9 +254,7 @@ ls_dtype op_meeting_type(const ls_tensor *x, double value)
 
 ls_tensor *op_number(ls_opcode op, ls_tensor *x, double value)
 {
-    if (!op_holds(x->view.dtype, value))
-        return op_error(x->run, op, LS_ERR_VALUE, "%g is not a number of %s; ls_cast() it first", value, OP_TEXT(x));
-    return op_full(x, x->view.dtype, value, LS_SCALAR);
+    return op_must_hold(op, x, value) ? op_full(x, x->view.dtype, value, LS_SCALAR) : &x->run->poison;
 }
 
 ls_tensor *op_as(ls_tensor *x, ls_dtype dtype)

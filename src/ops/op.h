@@ -171,6 +171,8 @@ static inline bool op_is_whole(double value)
 }
 /* Does the type have this number, or, if it is a floating type, one near it? */
 bool op_holds(ls_dtype dtype, double value);
+/* The same of the type of x; records an error if not. */
+bool op_must_hold(ls_opcode op, const ls_tensor *x, double value);
 /* The type in which x meets a number: its own, unless it is of integers that cannot hold the number. */
 ls_dtype op_meeting_type(const ls_tensor *x, double value);
 /* The number in the type of x, [], for operators whose result has that type. Poison, with an error, if x cannot hold

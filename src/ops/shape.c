@@ -399,9 +399,7 @@ ls_tensor *ls_pad(ls_tensor *x, ls_shape before, ls_shape after, double value)
     if (!ok)
         return op_error(run, LS_OP_pad, LS_ERR_SHAPE, "padding %s before and %s after does not fit %s",
                         OP_SHAPE_TEXT(before), OP_SHAPE_TEXT(after), OP_TEXT(x));
-    if (!op_holds(x->view.dtype, value))
-        return op_error(run, LS_OP_pad, LS_ERR_VALUE, "%g is not a number of %s; ls_cast() it first", value,
-                        OP_TEXT(x));
+    if (!op_must_hold(LS_OP_pad, x, value)) return &run->poison;
     ls_tensor *y = op_new(x, x->view.dtype, shape);
     if (y->life != LS_LIFE_LIVE || !ls_raw_fill(y, value)) return &run->poison;
     ls_mark mark = ls_scope_begin(run);

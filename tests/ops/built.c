@@ -26,6 +26,13 @@ static void integers_meet_numbers_exactly(void)
     ls_tensor *bytes = ls_from(run, LS_U8, LS_SHAPE(3), (uint8_t[]){0, 44, 255});
     CHECK(ls_item(ls_sum(ls_lt_scalar(bytes, 300))) == 3 && ls_item(ls_sum(ls_eq_scalar(bytes, 300))) == 0);
     CHECK(ls_item(ls_sum(ls_gt_scalar(bytes, 0.5))) == 2 && ls_item(ls_sum(ls_ge_scalar(bytes, -INFINITY))) == 3);
+    ls_tensor *odd = ls_from(run, LS_I64, LS_SHAPE(3), (int64_t[]){16777217, 16777218, INT64_MAX}); /* not of f32 */
+    CHECK(ls_item(ls_sum(ls_gt_scalar(odd, 16777217.5))) == 2 && ls_item(ls_sum(ls_ge_scalar(odd, 16777217.5))) == 2);
+    CHECK(ls_item(ls_sum(ls_lt_scalar(odd, 16777217.5))) == 1 && ls_item(ls_sum(ls_le_scalar(odd, 16777217.5))) == 1);
+    CHECK(ls_item(ls_sum(ls_eq_scalar(odd, 16777217.5))) == 0 && ls_item(ls_sum(ls_ne_scalar(odd, 16777217.5))) == 3);
+    CHECK(ls_item(ls_sum(ls_lt_scalar(odd, 0x1p63))) == 3 && ls_item(ls_sum(ls_ge_scalar(odd, 0x1p63))) == 0);
+    CHECK(ls_item(ls_sum(ls_ge_scalar(odd, NAN))) == 0 && ls_item(ls_sum(ls_ne_scalar(odd, NAN))) == 3);
+    CHECK(ls_item(ls_sum(ls_lt_scalar(ls_gt_scalar(bytes, 50), 0.5))) == ls_item(ls_sum(ls_le_scalar(bytes, 50))));
     CHECK(ls_dtype_of(ls_masked_fill(bytes, ls_gt_scalar(bytes, 50), 7)) == LS_U8);
     CHECK(ls_dtype_of(ls_where_scalar(ls_gt_scalar(bytes, 50), bytes, 0.5)) == LS_F32);
     FAILS(ls_masked_fill(bytes, ls_gt_scalar(bytes, 50), 256), LS_ERR_VALUE,
