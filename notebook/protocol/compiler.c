@@ -33,6 +33,9 @@ static const char *const hidden[] = {"y0", "y1", "yn", "j0", "j1", "jn", "gamma"
 static const char *const common_flags[] = {
     "-std=gnu17",
     "-O2",
+    "-g1",                         /* lines, for a cell that crashes */
+    "-gdwarf-4",                   /* in version 5, binutils 2.40 takes In[1] for the unit's own file */
+    "-fno-optimize-sibling-calls", /* or the last call of a cell would hide which cell made it */
     "-fPIC",
     "-pipe",
     "-Wall",
@@ -243,4 +246,28 @@ bool compiler_end(compiler *c)
     c->running = 0;
     c->messages = -1;
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+/* ---- Lines ---- */
+
+bool compiler_find_line(const compiler *c, const char *library, uint64_t offset, int *cell, int *line)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) < 0) return false;
+    command find = {0};
+    char address[32], said[1024];
+    snprintf(address, sizeof address, "0x%llx", (unsigned long long)offset);
+    add_words(&find, "addr2line -e");
+    add_words(&find, library);
+    add_words(&find, address);
+    pid_t process = start(c, &find, ends[1]);
+    close(ends[1]);
+    size_t length = 0;
+    for (ssize_t got; (got = read(ends[0], said + length, sizeof said - 1 - length)) > 0;) length += (size_t)got;
+    said[length] = '\0';
+    close(ends[0]);
+    if (process) waitpid(process, NULL, 0);
+    command_free(&find);
+    const char *place = strstr(said, "In["); /* FOLDER/In[3]:4 */
+    return place && sscanf(place, "In[%d]:%d", cell, line) == 2;
 }

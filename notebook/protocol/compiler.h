@@ -2,6 +2,7 @@
 #ifndef LOCKSTEP_NOTEBOOK_COMPILER_H
 #define LOCKSTEP_NOTEBOOK_COMPILER_H
 
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/message.h"
@@ -41,5 +42,9 @@ bool compiler_end(compiler *c);
 bool compiler_listen(const compiler *c, string *messages);
 /* End it early. */
 void compiler_stop(const compiler *c);
+
+/* The line of a byte of a cell's library: the cell's number in In[n] and the line in it, from 1. False: not known, as
+ * when there is no addr2line beside the compiler. */
+bool compiler_find_line(const compiler *c, const char *library, uint64_t offset, int *cell, int *line);
 
 #endif

@@ -156,6 +156,24 @@ static const char *const why_lost[] = {
     [SNAPSHOT_REFUSED] = "The system refused a second process, so the session could not be copied before the cell",
 };
 
+/* " at In[3]:4:" and the code of that line, if it is known where the cell crashed. */
+static void add_place(const kernel *k, string *words)
+{
+    int cell, line;
+    if (!k->crash.name[0] || !compiler_find_line(&k->compiler, k->crash.name, (uint64_t)k->crash.number, &cell, &line))
+        return;
+    text_print(words, " at In[%d]:%d", cell, line);
+    if (cell < 1 || (size_t)cell > k->history_count) return;
+    const char *code = k->history[cell - 1];
+    while (--line > 0 && code) {
+        code = strchr(code, '\n');
+        if (code) code++;
+    }
+    if (!code) return;
+    code += strspn(code, " \t");
+    text_print(words, ":\n    %.*s", (int)strcspn(code, "\r\n"), code);
+}
+
 /* What became of the process that ran the cell. */
 static void explain_end(kernel *k, const session_message *event, outcome *result)
 {
@@ -164,6 +182,7 @@ static void explain_end(kernel *k, const session_message *event, outcome *result
     bool killed = k->interrupts > 1;
     result->error = killed ? "Interrupted" : "Crash";
     text_add(&result->words, killed ? "the cell did not stop when asked, and was ended" : how.text);
+    add_place(k, &result->words);
     if (event->event == SESSION_RESTORED)
         text_add(&result->words, "\nThe session is as it was before the cell: values and definitions are kept.");
     else

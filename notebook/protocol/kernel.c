@@ -290,6 +290,7 @@ static bool take_events(kernel *k, session_message *event, string *payload)
         case SESSION_STARTED:
             k->link.running = event->process;
             k->obstacle = (snapshot_obstacle)event->number;
+            k->crash = (session_message){0};
             deliver_interrupts(k);
             break;
         case SESSION_SIZE: definitions_set_size(&k->known, event->name, event->number); break;
@@ -297,6 +298,7 @@ static bool take_events(kernel *k, session_message *event, string *payload)
         case SESSION_CLEAR: kernel_clear(k); break;
         case SESSION_DISPLAY:
         case SESSION_RESULT: kernel_show(k, event, payload); break;
+        case SESSION_CRASHED: k->crash = *event; break;
         case SESSION_DONE:
         case SESSION_NOT_LOADED:
         case SESSION_RESTORED:

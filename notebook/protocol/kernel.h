@@ -29,6 +29,7 @@ typedef struct kernel {
     const message *request;     /* being answered */
     int interrupts;             /* of the running cell */
     snapshot_obstacle obstacle; /* to a copy of the session before the running cell */
+    session_message crash;      /* SESSION_CRASHED of the running cell; no name: it has not crashed, or not in a cell */
     string loss;   /* why values are lost since the last cell, which the next one tells; empty: they are not */
     string places; /* where the running cell shows things: "\nname\n" each */
     message *held; /* requests that had arrived when a cell failed: cells among them are not run */

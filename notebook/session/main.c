@@ -87,6 +87,11 @@ void session_send(const session_message *message, const void *payload, size_t si
     wait_until_received();
 }
 
+void session_tell(const session_message *message)
+{
+    if (!is_copy()) send(kernel_socket, message, sizeof *message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 void ls_notebook_size(const char *name, size_t count)
 {
     session_message size = {.event = SESSION_SIZE, .number = (int64_t)count};
@@ -145,6 +150,7 @@ static void run(const cell_request *request)
     session_process = getpid();
     input_begin();
     failure_begin();
+    crash_begin(request->path);
     display_begin(request->number);
     interrupted = 0; /* from the next line on the kernel may interrupt */
     session_send(&(session_message){.event = SESSION_STARTED, .process = getpid(), .number = obstacle}, NULL, 0);

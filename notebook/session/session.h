@@ -11,6 +11,8 @@
 /* Send a message to the kernel, with a payload unless it is NULL. Standard output is flushed first, so that the kernel
  * sees both in order. */
 void session_send(const session_message *message, const void *payload, size_t size);
+/* Send a message about the running cell from a signal handler; not from a process that the cell has forked. */
+void session_tell(const session_message *message);
 
 /* Standard input asks the user, through the kernel at this socket, which must stay where it is. */
 void input_open(int *socket);
@@ -42,6 +44,11 @@ const char *failure_words(void);
 
 /* Note the errors that the cell has caused in runs. */
 void runs_note_errors(void);
+
+/* ---- crash.c ---- */
+
+/* A cell begins, of this library: if it crashes, tell the kernel where. */
+void crash_begin(const char *library);
 
 /* ---- snapshot.c: the session as it was before a cell ----
  *

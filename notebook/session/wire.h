@@ -34,6 +34,7 @@ typedef enum session_event {
     SESSION_RESULT,     /* the payload is the value of the cell */
     SESSION_INPUT,      /* the cell waits for a line of text */
     SESSION_CLEAR,      /* what the cell shows shall be removed */
+    SESSION_CRASHED,    /* its process is about to end; it was at the byte `number` of the cells' library `name` */
     SESSION_LOST,       /* never sent: the session has ended with `status`; `process` is 0 if it ran no cell */
 } session_event;
 

@@ -159,6 +159,22 @@ class Cells(unittest.TestCase):
             self.shows("kept", "1")
             self.assertIn("undeclared", self.fails("lost").error())
 
+    def test_a_crash_tells_its_line(self):
+        for code, line, quoted in (("int x = 1;\n  *(volatile int *)0 = x;", 2, "*(volatile int *)0 = x;"),
+                                   ("\n\nabort();", 3, "abort();"),
+                                   ("free((void *)16);", 1, "free((void *)16);"),
+                                   ('#include <signal.h>\nraise(SIGFPE);', 2, "raise(SIGFPE);")):
+            outcome = self.fails(code)
+            number = outcome.reply["execution_count"]
+            self.assertIn(" at In[%d]:%d:\n    %s\n" % (number, line, quoted), outcome.error())
+
+    def test_a_crash_in_a_function_tells_the_line_of_its_cell(self):
+        number = self.ok("int written(int *to)\n{\n    *to = 1;\n    return 0;\n}").reply["execution_count"]
+        self.assertIn(" at In[%d]:3:\n    *to = 1;\n" % number, self.fails("written(0)").error())
+        number = self.ok("__attribute__((noinline)) int deep(int n)\n{\n"
+                         "    return n * deep(n + 1) + deep(n);\n}").reply["execution_count"]
+        self.assertIn("Segmentation fault at In[%d]:" % number, self.fails("deep(1)").error())
+
     def test_the_second_interrupt_ends_a_cell(self):
         self.ok("int before = 1;")
         begun = self.notebook.begin('before = 2; printf("runs\\n"); for (;;);')
