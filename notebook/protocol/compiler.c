@@ -1,6 +1,7 @@
 /* compiler.c - units into shared objects. */
 #include "compiler.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -9,11 +10,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "base/memory.h"
+
+#define FOLDER_NAME "lockstep-notebook-"
 
 extern char **environ;
 
@@ -106,23 +112,36 @@ static pid_t start(const compiler *c, command *what, int output)
 
 /* ---- The header ---- */
 
-void compiler_settle(compiler *c)
+void compiler_listen_header(compiler *c)
 {
-    if (c->preparing) waitpid(c->preparing, NULL, 0);
+    char ignored[4096];
+    ssize_t got = read(c->messages, ignored, sizeof ignored);
+    if (got > 0 || (got < 0 && errno == EINTR)) return;
+    waitpid(c->preparing, NULL, 0);
+    close(c->messages);
     c->preparing = 0;
+    c->messages = -1;
+}
+
+static void stop_header(compiler *c)
+{
+    if (c->preparing) kill(-c->preparing, SIGKILL);
+    while (c->preparing) compiler_listen_header(c);
 }
 
 /* In the background: it takes as long as several cells. If it fails, cells compile all the same, but slower. */
 static void prepare_header(compiler *c)
 {
-    compiler_settle(c);
+    stop_header(c); /* of other flags */
     command compile = command_new(c);
     add_words(&compile, text_view(&c->flags));
     add_words(&compile, "-x c-header cell.h -o cell.h.gch");
-    int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
-    if (nowhere >= 0) {
-        c->preparing = start(c, &compile, nowhere);
-        close(nowhere);
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) == 0) {
+        c->preparing = start(c, &compile, ends[1]);
+        close(ends[1]);
+        if (c->preparing) c->messages = ends[0];
+        else close(ends[0]);
     }
     command_free(&compile);
 }
@@ -146,18 +165,7 @@ static bool write_header(const compiler *c, ls_message *why)
     return ok;
 }
 
-bool compiler_open(compiler *c, const char *include, ls_message *why)
-{
-    *c = (compiler){.include = include, .messages = -1};
-    const char *temporary = getenv("TMPDIR");
-    int length = snprintf(c->folder, sizeof c->folder, "%s/lockstep-notebook-XXXXXX", temporary ? temporary : "/tmp");
-    if (length >= (int)sizeof c->folder) errno = ENAMETOOLONG;
-    if (length >= (int)sizeof c->folder || !mkdtemp(c->folder))
-        return ls_message_set(why, "no folder for cells in TMPDIR: %s: %s", c->folder, strerror(errno)), false;
-    bool ok = write_header(c, why);
-    if (ok) prepare_header(c);
-    return ok;
-}
+/* ---- The folder ---- */
 
 static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *walk)
 {
@@ -165,10 +173,63 @@ static int remove_entry(const char *path, const struct stat *status, int kind, s
     return remove(path);
 }
 
+static void remove_folder(const char *path)
+{
+    nftw(path, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+/* A kernel holds the lock of its folder as long as it lives. -1: another one does, or there is none. */
+static int lock_folder(const char *folder, int flags)
+{
+    char path[LONGEST_LIBRARY];
+    snprintf(path, sizeof path, "%s/kernel", folder);
+    int lock = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
+    if (lock >= 0 && flock(lock, LOCK_EX | LOCK_NB) == 0) return lock;
+    if (lock >= 0) close(lock);
+    return -1;
+}
+
+/* Folders of this user whose kernels were killed. A young one may be about to be locked. */
+static void remove_abandoned(const char *temporary)
+{
+    enum { MINUTE = 60 };
+    DIR *folders = opendir(temporary);
+    for (struct dirent *entry; folders && (entry = readdir(folders));) {
+        char path[LONGEST_FOLDER];
+        struct stat about;
+        if (strncmp(entry->d_name, FOLDER_NAME, strlen(FOLDER_NAME)) != 0) continue;
+        if (snprintf(path, sizeof path, "%s/%s", temporary, entry->d_name) >= (int)sizeof path) continue;
+        if (lstat(path, &about) < 0 || !S_ISDIR(about.st_mode) || about.st_uid != geteuid()) continue;
+        if (time(NULL) - about.st_mtime < MINUTE) continue;
+        int lock = lock_folder(path, 0);
+        if (lock < 0) continue;
+        remove_folder(path);
+        close(lock);
+    }
+    if (folders) closedir(folders);
+}
+
+bool compiler_open(compiler *c, const char *include, ls_message *why)
+{
+    *c = (compiler){.include = include, .messages = -1, .lock = -1};
+    const char *temporary = getenv("TMPDIR");
+    if (!temporary) temporary = "/tmp";
+    int length = snprintf(c->folder, sizeof c->folder, "%s/" FOLDER_NAME "XXXXXX", temporary);
+    if (length >= (int)sizeof c->folder) errno = ENAMETOOLONG;
+    if (length >= (int)sizeof c->folder || !mkdtemp(c->folder))
+        return ls_message_set(why, "no folder for cells in TMPDIR: %s: %s", c->folder, strerror(errno)), false;
+    c->lock = lock_folder(c->folder, O_CREAT);
+    remove_abandoned(temporary);
+    bool ok = write_header(c, why);
+    if (ok) prepare_header(c);
+    return ok;
+}
+
 void compiler_close(compiler *c)
 {
-    compiler_settle(c);
-    nftw(c->folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+    stop_header(c);
+    remove_folder(c->folder);
+    if (c->lock >= 0) close(c->lock);
     text_free(&c->flags);
 }
 
@@ -208,7 +269,6 @@ bool compiler_begin(compiler *c, const compilation *what, char path[LONGEST_LIBR
         text_add(messages, why.text);
         return false;
     }
-    compiler_settle(c);
     command compile = command_new(c);
     char files[128];
     snprintf(files, sizeof files, "-include cell.h -x c %s -x none -shared -nostdlib -o c%d.so", name, what->number);

@@ -12,17 +12,18 @@ enum { LONGEST_FOLDER = 256, LONGEST_LIBRARY = LONGEST_FOLDER + 32 };
 
 typedef struct compiler {
     char folder[LONGEST_FOLDER]; /* private to this kernel, below TMPDIR or /tmp; removed with it */
+    int lock;                    /* of the folder: a later kernel removes those that nobody holds */
     const char *include;         /* where lockstep.h is */
     string flags;                /* a user's own, separated by blanks */
     pid_t preparing; /* the process that compiles the header which all cells begin with; 0 when it is done */
-    pid_t running;   /* the process that compiles a cell; 0 when it has ended */
-    int messages;    /* what that says; -1 when it has ended */
+    pid_t running;   /* the process that compiles a cell, which is never at the same time; 0 when it has ended */
+    int messages;    /* what either says; -1 when it has ended */
 } compiler;
 
 bool compiler_open(compiler *c, const char *include, ls_message *why);
 void compiler_close(compiler *c);
-/* Wait for the header to be compiled. */
-void compiler_settle(compiler *c);
+/* While `preparing`, `messages` become readable at its end at the latest: take note then. */
+void compiler_listen_header(compiler *c);
 /* From now on, compile with these as well. */
 void compiler_set_flags(compiler *c, const char *flags);
 
@@ -33,8 +34,9 @@ typedef struct compilation {
     const char *unit; /* what is compiled */
 } compilation;
 
-/* Compile a unit to the file `path`. Between these two calls the kernel waits for `messages` of the compiler to become
- * readable, then listens. What the compiler says, warnings included, is appended to `messages`. */
+/* Compile a unit to the file `path`; the header must be ready. Between these two calls the kernel waits for `messages`
+ * of the compiler to become readable, then listens. What the compiler says, warnings included, is appended to
+ * `messages`. */
 bool compiler_begin(compiler *c, const compilation *what, char path[LONGEST_LIBRARY], string *messages);
 /* False if the unit is not C, or the compiler was stopped. */
 bool compiler_end(compiler *c);

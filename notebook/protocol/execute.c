@@ -27,7 +27,7 @@ static void load_libraries(kernel *k)
 void kernel_renew_session(kernel *k, bool keep)
 {
     ls_message why;
-    compiler_settle(&k->compiler); /* all other processes that the kernel started end */
+    kernel_wait_for_header(k); /* all other processes that the kernel started end */
     link_end(&k->link);
     if (!keep) {
         text_clear(&k->loss);
@@ -243,7 +243,8 @@ static bool try_to_compile(kernel *k, const unit_request *request, definitions *
     bool ok = unit_write(&unit, known, request, &removed, &why);
     if (!ok) text_add(messages, why.text);
     compilation what = {request->number, request->shown_as, request->code, text_view(&unit)};
-    ok = ok && compiler_begin(&k->compiler, &what, path, messages);
+    if (ok) kernel_wait_for_header(k);
+    ok = ok && !is_unwanted(k) && compiler_begin(&k->compiler, &what, path, messages);
     if (ok) {
         while (kernel_wait_for_compiler(k), compiler_listen(&k->compiler, messages)) continue;
         ok = compiler_end(&k->compiler);

@@ -277,6 +277,7 @@ static bool wait_for_any(kernel *k, int count, zmq_pollitem_t items[WAITS])
     if (items[WAIT_HEARTBEAT].revents) channels_echo(&k->channels);
     if (items[WAIT_CONTROL].revents) answer_one(k, k->channels.control);
     if (items[WAIT_INPUT].revents) kernel_take_input(k);
+    if (items[WAIT_COMPILER].revents && k->compiler.preparing) compiler_listen_header(&k->compiler);
     return true;
 }
 
@@ -320,6 +321,13 @@ bool kernel_wait(kernel *k, session_message *event, string *payload)
     *event = (session_message){.event = SESSION_LOST, .process = k->link.running};
     event->status = link_bury(&k->link);
     return true;
+}
+
+void kernel_wait_for_header(kernel *k)
+{
+    zmq_pollitem_t items[WAITS];
+    while (k->compiler.preparing && !k->interrupts && !k->ends)
+        if (!wait_for_any(k, WAIT_COMPILER + 1, items)) return;
 }
 
 void kernel_wait_for_compiler(kernel *k)

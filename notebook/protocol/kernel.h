@@ -53,6 +53,8 @@ void kernel_stream(kernel *k, const char *name, const char *bytes, size_t length
  * True: `event` tells the fate of the running cell. */
 bool kernel_wait(kernel *k, session_message *event, string *payload);
 
+/* Answer these until the header that all cells begin with is compiled, or the cell is not wanted any more. */
+void kernel_wait_for_header(kernel *k);
 /* Answer these until the compiler, which must be running, says something or ends. */
 void kernel_wait_for_compiler(kernel *k);
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import jupyter
@@ -193,6 +194,20 @@ class Cells(unittest.TestCase):
         self.assertTrue(compilation.ends())
         self.shows("kept_meanwhile", "1")
         self.assertIn("undeclared", self.fails("unreached").error())
+
+    def test_a_cell_is_interrupted_while_the_header_is_compiled(self):
+        self.ok("1")
+        with tempfile.TemporaryDirectory() as folder:
+            pipe = folder + "/endless.h"
+            os.mkfifo(pipe)
+            self.ok("%flags -include " + pipe)
+            begun = self.notebook.begin("int too_early = 1;")
+            end = os.open(pipe, os.O_WRONLY) # returns when the compiler opens it
+            self.notebook.manager.interrupt_kernel()
+            self.assertIn("Interrupted: the compiler was stopped", self.notebook.finish(begun).error())
+            self.ok("%flags none")
+            os.close(end)
+        self.assertIn("undeclared", self.fails("too_early").error())
 
     def test_a_place_is_updated(self):
         outcome = self.ok('for (int i = 0; i < 3; i++) { char t[8]; snprintf(t, 8, "%d", i);'
@@ -520,6 +535,25 @@ class Sessions(unittest.TestCase):
             self.assertEqual(len(glob.glob(folder + "/lockstep-notebook-*/c1.so")), 1)
             other.end()
             self.assertEqual(os.listdir(folder), [])
+
+    def test_folders_of_killed_kernels_are_removed(self):
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ, TMPDIR=folder):
+            killed, alive = jupyter.Notebook(), jupyter.Notebook()
+            self.assertEqual(killed.run("1").result(), "1")
+            os.kill(killed.manager.provisioner.pid, signal.SIGKILL)
+            killed.end()
+            os.mkdir(folder + "/lockstep-notebook-others")
+            left = os.listdir(folder)
+            self.assertEqual(len(left), 3)
+            for name in left:
+                os.utime(folder + "/" + name, (0, 0))
+            last = jupyter.Notebook()
+            self.assertEqual(last.run("1").result(), "1")
+            self.assertEqual(len(os.listdir(folder)), 3) # of the two that live, and one that is not a kernel's
+            self.assertEqual(alive.run("2").result(), "2")
+            alive.end()
+            last.end()
+            self.assertEqual(os.listdir(folder), ["lockstep-notebook-others"])
 
     def test_nothing_is_left_behind(self):
         for code, kills in (("int x = 1;", True), ("if (fork() == 0) pause();", False)):
