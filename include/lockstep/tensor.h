@@ -70,7 +70,8 @@ LS_API ls_tensor *ls_set_requires_grad(ls_tensor *t, bool on);
 LS_API bool ls_requires_grad(const ls_tensor *t); /* is such a leaf, or was computed from one */
 /* The gradient of a leaf, as a tensor of the current scope; NULL while there is none. With .shard_optimizer, after a
  * backward pass that ends in a step, it is the mean of all processes in the part that this process updates, and
- * undefined elsewhere. */
+ * undefined elsewhere. It has no history: a loss computed from it is an error, unless it is ls_detach()ed first, or
+ * used inside ls_no_grad. */
 LS_API ls_tensor *ls_grad(ls_tensor *leaf);
 /* Forget the gradient; memory is kept for the next one. */
 LS_API void ls_clear_grad(ls_tensor *leaf);

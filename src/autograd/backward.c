@@ -12,8 +12,10 @@
 
 /* ---- counting ---- */
 
-static void reach(ls_run *run, ls_node *root)
+/* Returns a node that met a gradient, which is not the end of its history but has none; NULL if there is no such. */
+static const ls_node *reach(ls_run *run, ls_node *root)
 {
+    const ls_node *odd = NULL;
     uint64_t walk = ++run->walk_serial;
     root->walk = walk;
     root->pending = 0;
@@ -21,6 +23,7 @@ static void reach(ls_run *run, ls_node *root)
     for (ls_node *stack = root; stack;) {
         ls_node *node = stack;
         stack = node->link;
+        if (node->meets_gradient) odd = node;
         for (int i = 0; i < node->n_in; i++) {
             ls_node *source = node->in[i].node;
             if (!source) continue;
@@ -33,6 +36,7 @@ static void reach(ls_run *run, ls_node *root)
             source->pending++;
         }
     }
+    return odd;
 }
 
 /* The queue is short (branches complete at the same time): insertion keeps it ordered, newest first. */
@@ -291,7 +295,14 @@ bool ls_walk_back(ls_run *run, ls_tensor *from, ls_tensor *seed)
 {
     ls_node *root = from->node;
     ls_debt_pay(run);
-    reach(run, root);
+    const ls_node *odd = reach(run, root);
+    if (odd) {
+        ls_fail(&run->errors, LS_ERR_UNSUPPORTED,
+                "ls_backward: the loss depends on %s of a gradient (ls_grad()), which has no history: gradients of "
+                "gradients are not supported yet; ls_detach() the gradient if it is meant as a constant",
+                odd->op->name);
+        return false;
+    }
     const char *outside = run->site;
     run->no_grad++;
     run->walking = true;

@@ -54,7 +54,7 @@ static void node_init(ls_run *run, ls_node *node)
     node->serial = ++run->node_serial;
     node->refs = 1;
     node->n_in = node->n_out = node->n_saved = 0;
-    node->walked = false;
+    node->walked = node->meets_gradient = false;
     node->walk = 0;
     node->replay = NULL;
     node->in = node->inline_in;
@@ -171,6 +171,7 @@ ls_tensor *ls_set_requires_grad(ls_tensor *t, bool on)
         t->is_leaf = false;
         return t;
     }
+    t->is_gradient = false;
     if (t->is_leaf) return t;
     if (t->frozen_leaf) return leaf_unfreeze(t);
     if (t->node)
@@ -205,13 +206,20 @@ bool ls_requires_grad(const ls_tensor *t)
     return ls_is_valid(t) && t->node;
 }
 
-ls_tensor *ls_grad(ls_tensor *t)
+ls_tensor *ls_leaf_grad(ls_tensor *t)
 {
     ls_run *run = ls_run_of(t);
     if (ls_failed(run) || !ls_check_live(run, t, "ls_grad")) return NULL;
     if (run->debt.pay) ls_debt_pay(run);
     ls_leaf *leaf = leaf_of(t);
     return leaf && leaf->holds ? ls_alias(leaf->grad) : NULL;
+}
+
+ls_tensor *ls_grad(ls_tensor *t)
+{
+    ls_tensor *gradient = ls_leaf_grad(t);
+    if (gradient && gradient->life == LS_LIFE_LIVE) gradient->is_gradient = gradient->run->gave_grad = true;
+    return gradient;
 }
 
 void ls_clear_grad(ls_tensor *t)

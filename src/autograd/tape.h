@@ -57,9 +57,10 @@ struct ls_node {
     uint64_t serial;      /* increases with every node: later is closer to the loss */
     int32_t refs;
     int32_t n_in, n_out, n_saved;
-    bool walked;       /* backward has used it: saved tensors are freed */
-    int32_t place;     /* index in its replay; -1: none */
-    ls_replay *replay; /* recomputes its saved tensors; NULL: they are kept */
+    bool walked;         /* backward has used it: saved tensors are freed */
+    bool meets_gradient; /* an input is what ls_grad() returned, or was computed from it */
+    int32_t place;       /* index in its replay; -1: none */
+    ls_replay *replay;   /* recomputes its saved tensors; NULL: they are kept */
 
     /* of the walk in progress */
     uint64_t walk;
@@ -128,7 +129,9 @@ void ls_leaf_watch(ls_tensor *t, ls_grad_hook_fn *watch, void *user);
 /* Memory of the gradient, with or without a value. Owned by the leaf; NULL (and an error): out of memory. */
 ls_tensor *ls_leaf_room(ls_tensor *t);
 bool ls_leaf_holds(const ls_tensor *t); /* does it have a value? */
-void ls_leaf_hold(ls_tensor *t);        /* the memory now holds its value */
+/* The gradient of a leaf, for the library's own use: ls_grad() marks what it returns as a gradient. */
+ls_tensor *ls_leaf_grad(ls_tensor *t);
+void ls_leaf_hold(ls_tensor *t); /* the memory now holds its value */
 
 /* ---- Walking ---- */
 

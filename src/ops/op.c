@@ -133,6 +133,13 @@ static bool result_finite(ls_run *run, ls_opcode op, int n_in, ls_tensor *const 
     return false;
 }
 
+static bool has_gradient(int n_in, ls_tensor *const *in)
+{
+    for (int i = 0; i < n_in; i++)
+        if (in[i] && in[i]->is_gradient) return true;
+    return false;
+}
+
 bool op_record(ls_opcode op, int n_in, ls_tensor *const *in, int n_out, ls_tensor *const *out, const ls_attrs *attrs,
                ls_node **node)
 {
@@ -140,9 +147,16 @@ bool op_record(ls_opcode op, int n_in, ls_tensor *const *in, int n_out, ls_tenso
     ls_run *run = out[0]->run;
     if (out[0]->life != LS_LIFE_LIVE) return false;
     if (run->check_finite && !result_finite(run, op, n_in, in, out[0])) return false;
-    if (!ls_op_table[op].backward || !ls_must_record(run, n_in, in)) return true;
+    if (!ls_op_table[op].backward) return true;
+    bool of_gradient = run->gave_grad && !run->no_grad && has_gradient(n_in, in);
+    if (!ls_must_record(run, n_in, in)) {
+        for (int i = 0; of_gradient && i < n_out; i++)
+            if (out[i]) out[i]->is_gradient = true;
+        return true;
+    }
     *node = ls_record(run, &ls_op_table[op], n_in, in, n_out, out);
     if (!*node) return false;
+    (*node)->meets_gradient = of_gradient;
     if (attrs) (*node)->attrs = *attrs;
     return true;
 }

@@ -51,7 +51,7 @@ static bool each_of_optim(const ls_optim *optim, each_fn *each, void *user)
         for (int64_t i = 0; i < optim->slot_count; i++) {
             const ls_optim_slot *slot = &optim->slots[i];
             ls_tensor *gradient =
-                slot->group == group && ls_requires_grad(slot->parameter) ? ls_grad(slot->parameter) : NULL;
+                slot->group == group && ls_requires_grad(slot->parameter) ? ls_leaf_grad(slot->parameter) : NULL;
             if (!gradient) continue;
             if (!ls_is_valid(gradient) || !ls_slot_check_home(optim, slot, gradient)) return false;
             ls_range own = ls_slot_own(optim, slot);
@@ -77,7 +77,7 @@ static bool each_of_list(const ls_state *list, const ls_device *device, each_fn 
 {
     for (int64_t i = 0; i < ls_state_count(list); i++) {
         ls_tensor *parameter = list->entries[i].tensor;
-        ls_tensor *gradient = ls_requires_grad(parameter) ? ls_grad(parameter) : NULL;
+        ls_tensor *gradient = ls_requires_grad(parameter) ? ls_leaf_grad(parameter) : NULL;
         if (!gradient) continue;
         if (!ls_is_valid(gradient)) return false;
         if (gradient->storage->device != device) {

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "autograd/tape.h"
 #include "optim/scaler.h"
 #include "tensor/live.h"
 
@@ -334,7 +335,7 @@ static bool step_group(ls_optim *optim, int group)
     for (int64_t i = 0; i < optim->slot_count; i++) {
         ls_optim_slot *slot = &optim->slots[i];
         if (slot->group != group) continue;
-        ls_tensor *gradient = ls_requires_grad(slot->parameter) ? ls_grad(slot->parameter) : NULL;
+        ls_tensor *gradient = ls_requires_grad(slot->parameter) ? ls_leaf_grad(slot->parameter) : NULL;
         slot->due = gradient != NULL;
         if (!slot->due) continue;
         ls_optim_span span;

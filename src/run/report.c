@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "autograd/tape.h"
 #include "base/log.h"
 #include "optim/schedule.h"
 #include "run/session.h"
@@ -86,7 +87,7 @@ void ls_run_explain_memory(ls_run *run)
         for (int64_t i = 0; o->kind == LS_OBJECT_OPTIM && i < optim->slot_count; i++) {
             const ls_optim_slot *slot = &optim->slots[i];
             parameters += mib_of(slot->parameter) + mib_of(slot->half) + mib_of(slot->master);
-            gradients += mib_of(slot->grad_memory ? slot->grad_memory : ls_grad(slot->parameter));
+            gradients += mib_of(slot->grad_memory ? slot->grad_memory : ls_leaf_grad(slot->parameter));
             for (int m = 0; m < LS_MAX_MOMENTS; m++) moments += mib_of(slot->moments[m]);
         }
     }

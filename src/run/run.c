@@ -232,7 +232,9 @@ static void backward(ls_run *run, ls_tensor *loss, double weight, bool weighted)
         ls_fail(&run->errors, LS_ERR_STATE,
                 "ls_backward: the loss does not depend on anything that collects gradients%s",
                 run->no_grad ? "; gradients are off: ls_no_grad_begin() without ls_no_grad_end()"
-                             : "; what ls_grad() returns has no history: gradients of gradients are not supported yet");
+                : loss->is_gradient
+                    ? "; what ls_grad() returns has no history: gradients of gradients are not supported yet"
+                    : "");
         return;
     }
     if (!(weight > 0 && isfinite(weight))) {

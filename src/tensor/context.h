@@ -63,6 +63,7 @@ struct ls_tensor {
     int32_t refs;
     ls_life life;
     bool is_leaf;
+    bool is_gradient; /* of ls_grad(), or computed from such: has no history, although a loss may expect one */
     const char *name;
     uint64_t scope;             /* serial of the scope it belongs to; 0: none */
     ls_tensor *next, *previous; /* in that scope's list */
@@ -108,7 +109,8 @@ struct ls_run {
     ls_rng_state random;
     ls_live live;
     int32_t no_grad;
-    bool walking; /* backward is running */
+    bool walking;   /* backward is running */
+    bool gave_grad; /* the program has called ls_grad(): some tensors are gradients */
     ls_replays replays;
     ls_debt debt;
     uint64_t node_serial, walk_serial;

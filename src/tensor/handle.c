@@ -33,7 +33,7 @@ ls_tensor *ls_handle_new_owned(ls_run *run)
     t->output = 0;
     t->refs = 1;
     t->life = LS_LIFE_LIVE;
-    t->is_leaf = false;
+    t->is_leaf = t->is_gradient = false;
     t->name = NULL;
     t->scope = 0;
     t->next = t->previous = NULL;

@@ -192,6 +192,41 @@ static void gradients_of_gradients_are_refused_by_name(void)
     ls_clear_error(run);
 }
 
+static ls_tensor *one_and_two(void)
+{
+    return ls_set_requires_grad(ls_from(run, LS_F32, LS_SHAPE(2), (float[]){1, 2}), true);
+}
+
+static void a_loss_with_gradients_in_it_is_refused(void)
+{
+    ls_tensor *x = one_and_two();
+    ls_backward(run, ls_sum(ls_square(x)));
+    ls_tensor *penalty = ls_square(ls_add_scalar(ls_norm(ls_reshape(ls_grad(x), 1, 2)), -1));
+    ls_backward(run, ls_add(ls_sum(ls_square(x)), ls_mul_scalar(penalty, 10)));
+    CHECK_MSG(ls_error(run) == LS_ERR_UNSUPPORTED && strstr(ls_error_message(run), "ls_detach() the gradient"), "%s",
+              ls_error_message(run));
+    ls_clear_error(run);
+    CHECK(ls_item(ls_sum(ls_grad(x))) == 2 * (1 + 2)); /* nothing was added */
+}
+
+/* Constants by intent: updates by hand, what was detached or computed without recording, and what only compares. */
+static void gradients_may_be_constants(void)
+{
+    ls_tensor *x = one_and_two(), *kept = NULL;
+    ls_backward(run, ls_sum(ls_square(x)));
+    ls_tensor *next = ls_sub(x, ls_mul_scalar(ls_grad(x), 0.25));
+    CHECK(ls_item(ls_sum(ls_detach(next))) == 1.5);
+    ls_no_grad(run) kept = ls_mul_scalar(ls_grad(x), 2);
+    ls_tensor *mask = ls_cast(ls_gt_scalar(ls_grad(x), 3), LS_F32), *again = ls_detach(ls_grad(x));
+    ls_clear_grad(x);
+    ls_backward(run, ls_sum(ls_mul(x, ls_add(ls_add(kept, mask), again))));
+    CHECK_TEXT(ls_error_message(run), "");
+    CHECK(ls_item(ls_sum(ls_grad(x))) == 3 * (2 + 4) + 1);
+    ls_tensor *start = ls_set_requires_grad(ls_grad(x), true); /* a leaf from now on */
+    ls_backward(run, ls_sum(ls_square(start)));
+    CHECK_TEXT(ls_error_message(run), "");
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
@@ -206,6 +241,8 @@ int main(int argc, char **argv)
     CHECK_RUN(a_weight_may_go_before_the_walk);
     CHECK_RUN(autocast_nests);
     CHECK_RUN(gradients_of_gradients_are_refused_by_name);
+    CHECK_RUN(a_loss_with_gradients_in_it_is_refused);
+    CHECK_RUN(gradients_may_be_constants);
     CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
     ls_finish(run);
     return check_done();

@@ -98,7 +98,7 @@ static bool list_own(const gathering *g)
 {
     for (int64_t i = 0; i < g->trained->count; i++)
         if (is_held(g, i))
-            ls_state_add(g->parts[0], g->trained->entries[i].name, ls_grad(g->trained->entries[i].tensor));
+            ls_state_add(g->parts[0], g->trained->entries[i].name, ls_leaf_grad(g->trained->entries[i].tensor));
     return !ls_failed(g->run);
 }
 
