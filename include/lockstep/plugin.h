@@ -242,7 +242,9 @@ typedef struct ls_device_table {
     ls_status (*host_alloc)(void *device, size_t bytes, void **memory); /* (optional) */
     void (*host_release)(void *device, void *memory, size_t bytes);     /* (optional) */
 
-    /* Streams and events. A device without asynchrony leaves them all NULL: every call is complete when it returns. */
+    /* Streams and events. A device without asynchrony leaves them all NULL: every call is complete when it returns. One
+     * that postpones operators, but copies to and from the host at once, has stream_sync alone, and is given NULL for a
+     * stream. */
     ls_status (*stream_create)(void *device, ls_stream **stream);
     void (*stream_destroy)(void *device, ls_stream *stream);
     ls_status (*stream_sync)(void *device, ls_stream *stream, ls_message *why); /* also reports what failed before */

@@ -48,10 +48,11 @@ static ls_status upload_part(xla_device *d, void *to, const void *from, size_t b
     size_t number = xla_storage_new(d, bytes);
     if (!number) return xla_refuse(why, LS_ERR_MEMORY, "no host memory for a list of arrays");
     xla_storage *part = &d->storages[number];
-    part->dtype = LS_DTYPE_NONE;
-    XLA_TRY(xla_to_host(d, part, why));
-    memcpy(part->host, from, bytes);
-    ls_status status = xla_record_copy(d, to, xla_address(number, 0), bytes, why);
+    ls_status status = xla_to_host(d, part, why);
+    if (!status) {
+        memcpy(part->host, from, bytes);
+        status = xla_record_copy(d, to, xla_address(number, 0), bytes, why);
+    }
     if (d->storages[number].mention) d->storages[number].is_released = true;
     else xla_storage_free(d, number);
     return status;
@@ -69,11 +70,12 @@ static ls_status upload(xla_device *d, void *to, const void *from, size_t bytes,
     return LS_OK;
 }
 
+/* What was recorded of other tensors stays recorded. */
 static ls_status download(xla_device *d, void *to, const void *from, size_t bytes, ls_message *why)
 {
-    XLA_TRY(xla_flush(d, why));
-    XLA_TRY(xla_wait(d, why));
     xla_storage *s = xla_behind(d, from, bytes);
+    if (s->mention) XLA_TRY(xla_flush(d, why));
+    XLA_TRY(xla_wait(d, why));
     XLA_TRY(xla_to_host(d, s, why));
     memcpy(to, s->host + xla_offset(from), bytes);
     if (s->chip) { /* the copy of a tensor that is read now and then is not worth its memory */
@@ -142,29 +144,6 @@ static ls_status device_mark(void *device, ls_stream *stream, ls_mark_kind mark,
     return leave(d, due ? xla_flush(d, why) : LS_OK);
 }
 
-/* ---- streams and events: copies are complete when they return, so there is little to wait for ---- */
-
-struct ls_stream {
-    int unused;
-};
-
-struct ls_event {
-    int unused;
-};
-
-static ls_status stream_create(void *device, ls_stream **stream)
-{
-    (void)device;
-    *stream = calloc(1, sizeof **stream);
-    return *stream ? LS_OK : LS_ERR_MEMORY;
-}
-
-static void stream_destroy(void *device, ls_stream *stream)
-{
-    (void)device;
-    free(stream);
-}
-
 static ls_status stream_sync(void *device, ls_stream *stream, ls_message *why)
 {
     xla_device *d = device;
@@ -172,37 +151,6 @@ static ls_status stream_sync(void *device, ls_stream *stream, ls_message *why)
     enter(d);
     ls_status status = xla_flush(d, why);
     return leave(d, status ? status : xla_wait(d, why));
-}
-
-static ls_status event_create(void *device, ls_event **event)
-{
-    (void)device;
-    *event = calloc(1, sizeof **event);
-    return *event ? LS_OK : LS_ERR_MEMORY;
-}
-
-static void event_destroy(void *device, ls_event *event)
-{
-    (void)device;
-    free(event);
-}
-
-static ls_status event_record(void *device, ls_event *event, ls_stream *stream)
-{
-    (void)device, (void)event, (void)stream;
-    return LS_OK;
-}
-
-static bool event_done(void *device, ls_event *event)
-{
-    (void)device, (void)event;
-    return true;
-}
-
-static ls_status event_sync(void *device, ls_event *event, ls_message *why)
-{
-    (void)device, (void)event, (void)why;
-    return LS_OK;
 }
 
 __attribute__((visibility("default"))) ls_device_stats_fn ls_plugin_stats;
@@ -266,15 +214,7 @@ static const ls_device_table table = {
     .close = device_close,
     .alloc = device_alloc,
     .release = device_release,
-    .stream_create = stream_create,
-    .stream_destroy = stream_destroy,
     .stream_sync = stream_sync,
-    .event_create = event_create,
-    .event_destroy = event_destroy,
-    .event_record = event_record,
-    .event_wait = event_record,
-    .event_done = event_done,
-    .event_sync = event_sync,
     .copy = device_copy,
     .run = device_run,
     .supports = device_supports,

@@ -95,8 +95,8 @@ static void report_operator_mismatch(const char *theirs, const char *name, ls_me
 /* The first required entry that a table lacks; NULL if it is complete. */
 static const char *missing_entry(const ls_device_table *t)
 {
-    bool streams = t->stream_create || t->stream_destroy || t->stream_sync || t->event_create || t->event_destroy ||
-                   t->event_record || t->event_wait || t->event_done || t->event_sync;
+    bool streams = t->stream_create || t->stream_destroy || t->event_create || t->event_destroy || t->event_record ||
+                   t->event_wait || t->event_done || t->event_sync;
     const struct {
         const char *name;
         bool there;
@@ -295,7 +295,7 @@ ls_status ls_device_run(ls_device *device, const ls_call *call, ls_message *why)
 
 ls_status ls_device_sync(ls_device *device, ls_message *why)
 {
-    if (!device->stream) return LS_OK;
+    if (!device->table.stream_sync) return LS_OK;
     int64_t began = ls_spans_clock();
     ls_status status = device->table.stream_sync(device->handle, device->stream, why);
     ls_spans_add(LS_SPAN_DEVICE_WAIT, "device", NULL, began);
@@ -319,7 +319,7 @@ static ls_status copy(ls_device *device, void *to, const void *from, size_t byte
 ls_status ls_device_upload(ls_device *device, void *to, const void *from, size_t bytes, ls_message *why)
 {
     ls_status status = copy(device, to, from, bytes, LS_COPY_TO_DEVICE, why);
-    return status ? status : ls_device_sync(device, why);
+    return status || !device->stream ? status : ls_device_sync(device, why);
 }
 
 ls_status ls_device_download_begin(ls_device *device, void *to, const void *from, size_t bytes, ls_message *why)
@@ -330,7 +330,7 @@ ls_status ls_device_download_begin(ls_device *device, void *to, const void *from
 ls_status ls_device_download(ls_device *device, void *to, const void *from, size_t bytes, ls_message *why)
 {
     ls_status status = ls_device_download_begin(device, to, from, bytes, why);
-    return status ? status : ls_device_sync(device, why);
+    return status || !device->stream ? status : ls_device_sync(device, why);
 }
 
 ls_status ls_device_put(ls_device *device, void *to, const void *from, size_t bytes, ls_message *why)

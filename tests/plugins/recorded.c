@@ -114,6 +114,21 @@ static void a_scale_that_changes_changes_no_program(void)
     same(&here, &there, 3e-7);
 }
 
+/* Copies are complete when they return: a device that has stream_sync alone is not asked to wait for one. */
+static void what_comes_from_the_host_does_not_cut_a_program(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .device = RECORDING_DEVICE);
+    float one[] = {1, 2, 3}, out[3];
+    ls_tensor *x = ls_from(run, LS_F32, LS_SHAPE(3), one);
+    int64_t before = report_of_device().programs;
+    ls_tensor *y = ls_mul(ls_add(x, x), ls_from(run, LS_F32, LS_SHAPE(3), one));
+    ls_write(x, (float[]){7, 7, 7}, sizeof one);
+    CHECK(report_of_device().programs == before);
+    CHECK(ls_read(ls_add(y, x), out, sizeof out) && out[0] == 9 && out[2] == 25);
+    CHECK(report_of_device().programs == before + 1);
+    CHECK(ls_finish(run) == 0);
+}
+
 /* ---- memory ends when nobody can ask for it any more ---- */
 
 static void little_outlives_a_step(int step)
@@ -143,6 +158,7 @@ int main(int argc, char **argv)
     CHECK_RUN(steps_are_one_program);
     CHECK_RUN(steps_in_bf16_are_one_program);
     CHECK_RUN(a_scale_that_changes_changes_no_program);
+    CHECK_RUN(what_comes_from_the_host_does_not_cut_a_program);
     CHECK_RUN(activations_end_within_their_step);
     return check_done();
 }

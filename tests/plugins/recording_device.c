@@ -39,14 +39,6 @@ typedef struct note {
     size_t bytes;
 } note;
 
-struct ls_stream {
-    int unused;
-};
-
-struct ls_event {
-    int unused;
-};
-
 typedef struct device {
     const ls_host *host;
     storage *storages; /* [0] is none */
@@ -433,57 +425,12 @@ static ls_status device_run(void *handle, ls_stream *stream, const ls_call *call
     return LS_OK;
 }
 
-/* ---- streams, events, marks ---- */
-
-static ls_status stream_create(void *handle, ls_stream **stream)
-{
-    (void)handle;
-    *stream = must(calloc(1, sizeof **stream));
-    return LS_OK;
-}
-
-static void stream_destroy(void *handle, ls_stream *stream)
-{
-    (void)handle;
-    free(stream);
-}
+/* ---- waiting, marks ---- */
 
 static ls_status stream_sync(void *handle, ls_stream *stream, ls_message *why)
 {
     (void)stream;
     return flush(handle, why);
-}
-
-/* Host memory is read when a copy is asked for and written when it returns: there is nothing to wait for. */
-static ls_status event_create(void *handle, ls_event **event)
-{
-    (void)handle;
-    *event = must(calloc(1, sizeof **event));
-    return LS_OK;
-}
-
-static void event_destroy(void *handle, ls_event *event)
-{
-    (void)handle;
-    free(event);
-}
-
-static ls_status event_record(void *handle, ls_event *event, ls_stream *stream)
-{
-    (void)handle, (void)event, (void)stream;
-    return LS_OK;
-}
-
-static bool event_done(void *handle, ls_event *event)
-{
-    (void)handle, (void)event;
-    return true;
-}
-
-static ls_status event_sync(void *handle, ls_event *event, ls_message *why)
-{
-    (void)handle, (void)event, (void)why;
-    return LS_OK;
 }
 
 /* A step that was not taken, such as one of evaluation, ends when the next begins. */
@@ -543,15 +490,7 @@ const ls_device_table *ls_plugin_v2(const ls_host *host)
         .close = device_close,
         .alloc = device_alloc,
         .release = device_release,
-        .stream_create = stream_create,
-        .stream_destroy = stream_destroy,
         .stream_sync = stream_sync,
-        .event_create = event_create,
-        .event_destroy = event_destroy,
-        .event_record = event_record,
-        .event_wait = event_record,
-        .event_done = event_done,
-        .event_sync = event_sync,
         .copy = device_copy,
         .run = device_run,
         .mark = device_mark,

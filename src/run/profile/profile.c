@@ -147,7 +147,7 @@ static void end(ls_run *run, const char *who, bool joined)
     unwrap_devices(run);
     run->session->profile = NULL;
     ls_profiled by = {.rank = ls_rank(run), .world = ls_world_size(run)};
-    by.asynchronous = run->device && run->device->stream;
+    by.asynchronous = run->device && run->device->table.stream_sync;
     gethostname(by.host, sizeof by.host - 1);
     bool ok = spans && write_files(spans, &by, folder, &why);
     if (!ok) ls_fail(&run->errors, LS_ERR_IO, "%s: %s", who, why.text[0] ? why.text : "out of memory");
