@@ -26,13 +26,13 @@ awk "$(cat "$tools/layers.awk")"'
         return found
     }
 
-    # does an include of a program or plug-in leave its own folder?
+    # does an include of a program or plug-in leave its own folder? Headers that plug-ins share lie above theirs.
     function leaves_home(target,    own_folder, path, parts) {
         own_folder = FILENAME
         sub(/[^\/]*$/, "", own_folder)
         path = normal(own_folder target)
         split(path, parts, "/")
-        return parts[1] != place[1] || (place[1] == "plugins" && parts[2] != place[2]) || !exists(path)
+        return parts[1] != place[1] || (place[1] == "plugins" && parts[2] != place[2] && parts[2] !~ /\.h$/) || !exists(path)
     }
 
     /^[ \t]*#[ \t]*include[ \t]*["<]/ {

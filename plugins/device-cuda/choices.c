@@ -9,8 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
+
+#include "../home.h"
 
 enum { SLOTS = 4096, MOST = 3072, LINE = 16 + 1 + 2 + 1 }; /* hash, space, number, newline */
 
@@ -53,22 +54,6 @@ static bool remember(cuda_choices *choices, uint64_t hash, int chosen)
 
 /* ---- the file ---- */
 
-/* The folder, made if it is not there; what fails here fails again on opening the file. */
-static void folder(char *path, size_t size)
-{
-    const char *own = getenv("LOCKSTEP_HOME"), *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    if (own && *own) {
-        snprintf(path, size, "%s", own);
-    } else {
-        if (cache && *cache) snprintf(path, size, "%s", cache);
-        else snprintf(path, size, "%s/.cache", home ? home : "");
-        mkdir(path, 0700);
-        size_t used = strlen(path);
-        snprintf(path + used, size - used, "/lockstep");
-    }
-    mkdir(path, 0700);
-}
-
 /* A line, without its newline: exactly what cuda_choices_keep() writes. */
 static bool read_line(const char *line, size_t length, uint64_t *hash, int *chosen)
 {
@@ -102,9 +87,10 @@ cuda_choices *cuda_choices_open(const char *name)
     cuda_choices *choices = calloc(1, sizeof *choices);
     if (!choices) return NULL;
     char path[4096];
-    folder(path, sizeof path);
+    if (!home_folder(path, sizeof path)) path[0] = 0;
     size_t used = strlen(path);
     snprintf(path + used, sizeof path - used, "/%s", name);
+    home_make_folders(path);
     for (char *c = path + used + 1; *c; c++)
         if (!isalnum((unsigned char)*c) && *c != '.') *c = '-';
     choices->file = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);

@@ -3,6 +3,8 @@
  * Programs stay in memory as long as the process, as the client does: another run of the same process finds them. */
 #include "cache.h"
 
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,10 +38,21 @@ static void program_free(const pjrt *p, xla_program *program)
     free(program);
 }
 
+/* A program that cannot be kept for the next start is told once: it is always for the same reason. */
+static void keep(const xla_device *d, const shlo *text, const pjrt_loaded *loaded)
+{
+    static _Atomic bool told;
+    ls_message why;
+    if (xla_file_save(d, text, loaded, &why) == LS_OK || told) return;
+    told = true;
+    char line[sizeof why.text + 60];
+    snprintf(line, sizeof line, "xla: compiled programs cannot be kept: %s", why.text);
+    d->host->log(line);
+}
+
 /* From a file, if it was compiled before. */
 static ls_status load_or_compile(xla_device *d, xla_program *program, const shlo *text, ls_message *why)
 {
-    ls_message ignored;
     program->loaded = xla_file_load(d, text);
     if (program->loaded) {
         d->counts.loaded++;
@@ -47,7 +60,7 @@ static ls_status load_or_compile(xla_device *d, xla_program *program, const shlo
     }
     XLA_TRY(pjrt_compile(d->pjrt, d->chip, text->text, text->used, &program->loaded, why));
     d->counts.compiled++;
-    xla_file_save(d, text, program->loaded, &ignored);
+    keep(d, text, program->loaded);
     return LS_OK;
 }
 

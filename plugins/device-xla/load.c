@@ -76,14 +76,15 @@ static ls_status load(pjrt *p, ls_message *why)
         void *symbol;
         const pjrt_table *(*get)(void);
     } entry = {.symbol = dlsym(library, "GetPjrtApi")};
-    p->table = entry.symbol ? entry.get() : NULL;
-    if (!p->table) return xla_refuse(why, LS_ERR_DEVICE, "device \"xla\": %.160s is not a PJRT library", path);
-    if (p->table->version.major != PJRT_MAJOR || p->table->version.minor < PJRT_OLDEST_MINOR)
+    const pjrt_table *table = entry.symbol ? entry.get() : NULL;
+    if (!table) return xla_refuse(why, LS_ERR_DEVICE, "device \"xla\": %.160s is not a PJRT library", path);
+    if (table->version.major != PJRT_MAJOR || table->version.minor < PJRT_OLDEST_MINOR)
         return xla_refuse(
             why, LS_ERR_UNSUPPORTED,
             "device \"xla\": %.120s has version %d.%d of the PJRT interface; this plug-in needs %d.%d or a "
             "later minor version",
-            path, p->table->version.major, p->table->version.minor, PJRT_MAJOR, PJRT_OLDEST_MINOR);
+            path, table->version.major, table->version.minor, PJRT_MAJOR, PJRT_OLDEST_MINOR);
+    p->table = table;
     return LS_OK;
 }
 
@@ -92,13 +93,9 @@ static void copy_text(const pjrt_list_args *from, char *to, size_t size)
     snprintf(to, size, "%.*s", (int)from->length, (const char *)from->list);
 }
 
-static ls_status make_client(pjrt *p, ls_message *why)
+/* What the client says about itself and its chips. */
+static ls_status describe(pjrt *p, ls_message *why)
 {
-    pjrt_object_args nothing = {.object = NULL};
-    pjrt_create_args create = {.client = NULL};
-    XLA_TRY(PJRT_CALL(p, Plugin_Initialize, &nothing, "device \"xla\"", why));
-    XLA_TRY(PJRT_CALL(p, Client_Create, &create, "device \"xla\"", why));
-    p->client = create.client;
     pjrt_list_args name = {.object = p->client}, version = name, chips = name;
     XLA_TRY(PJRT_CALL(p, Client_PlatformName, &name, "device \"xla\"", why));
     XLA_TRY(PJRT_CALL(p, Client_PlatformVersion, &version, "device \"xla\"", why));
@@ -107,7 +104,27 @@ static ls_status make_client(pjrt *p, ls_message *why)
     copy_text(&version, p->version, sizeof p->version);
     p->chips = chips.list;
     p->chip_count = chips.length;
-    return LS_OK;
+    return pjrt_identify(p, why);
+}
+
+/* Nothing is kept of a client that cannot be used. */
+static ls_status make_client(pjrt *p, ls_message *why)
+{
+    pjrt_object_args nothing = {.object = NULL};
+    pjrt_create_args create = {.client = NULL};
+    XLA_TRY(PJRT_CALL(p, Plugin_Initialize, &nothing, "device \"xla\"", why));
+    XLA_TRY(PJRT_CALL(p, Client_Create, &create, "device \"xla\"", why));
+    pjrt made = *p;
+    made.client = create.client;
+    ls_status status = describe(&made, why);
+    if (!status) {
+        *p = made;
+        return LS_OK;
+    }
+    ls_message ignored;
+    pjrt_object_args client = {.object = create.client};
+    PJRT_CALL(p, Client_Destroy, &client, "device \"xla\"", &ignored);
+    return status;
 }
 
 ls_status pjrt_start(const pjrt **started, ls_message *why)

@@ -88,6 +88,13 @@ shlo_value xla_in(xla_lowering *l, int i)
     return xla_in_as(l, i, xla_compute_type(l->call->in[i]->dtype));
 }
 
+shlo_value xla_channels_in(xla_lowering *l, int i, shlo_value x)
+{
+    shlo_dims dims = x.dims;
+    for (int d = 0; d < dims.n; d++) dims.at[d] = d == 1 ? x.dims.at[1] : 1;
+    return shlo_reshape(&l->s, xla_in_as(l, i, x.type), dims);
+}
+
 shlo_value xla_old(xla_lowering *l, int i)
 {
     const ls_operand *x = l->call->out[i];
@@ -134,10 +141,9 @@ shlo_value xla_in_range(shlo *s, shlo_value index, int64_t limit)
 void xla_require(xla_lowering *l, shlo_value condition)
 {
     shlo *s = &l->s;
-    int n = condition.dims.n;
     shlo_value none = shlo_integer(s, SHLO_I32, 0, SHLO_SCALAR);
     shlo_value own = shlo_integer(s, SHLO_I32, 1 + (int64_t)l->call->op, SHLO_SCALAR);
-    shlo_value all = n ? shlo_reduce(s, "and", condition, xla_last_dims(n, n)) : condition;
+    shlo_value all = condition.dims.n ? shlo_reduce(s, "and", condition, xla_all_dims(condition)) : condition;
     shlo_value fault = shlo_select(s, shlo_reshape(s, all, SHLO_SCALAR), none, own);
     if (l->can_fail) fault = shlo_select(s, shlo_compare(s, "EQ", l->fault, none), fault, l->fault);
     l->fault = fault;

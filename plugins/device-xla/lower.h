@@ -101,6 +101,12 @@ shlo_value xla_live(xla_lowering *l, int i);
 /* The number type of an array in memory, and the one that arithmetic on it uses: i32 for bool, f32 for half types. */
 shlo_type xla_type_of(ls_dtype dtype);
 shlo_type xla_compute_type(ls_dtype dtype);
+/* The type that products of such operands are added in. */
+static inline shlo_type xla_sum_type(shlo_type operand)
+{
+    return operand == SHLO_F16 || operand == SHLO_BF16 ? SHLO_F32 : operand;
+}
+
 /* The type that arithmetic on both uses. */
 ls_dtype xla_promote(ls_dtype a, ls_dtype b);
 shlo_dims xla_dims(const ls_operand *x);
@@ -115,11 +121,41 @@ static inline uint32_t xla_last_dims(int ndim, int k)
     return ((1u << k) - 1) << (ndim - k);
 }
 
+static inline uint32_t xla_all_dims(shlo_value x)
+{
+    return xla_last_dims(x.dims.n, x.dims.n);
+}
+
+/* Of [N,C,...], all but the channels. */
+static inline uint32_t xla_dims_but_channels(shlo_value x)
+{
+    return xla_all_dims(x) & ~xla_dim_mask(1);
+}
+
+/* Input i, a vector over the channels of x [N,C,...], as [1,C,1,...] and of its type. */
+shlo_value xla_channels_in(xla_lowering *l, int i, shlo_value x);
+
 /* ---- activations (lower_activation.c) ---- */
 
 shlo_value xla_activate(shlo *s, ls_activation activation, shlo_value x);
 /* dy times the slope, computed from the output for ReLU, tanh and sigmoid, else from the input. */
 shlo_value xla_activate_grad(shlo *s, ls_activation activation, shlo_value dy, shlo_value saved);
+
+/* ---- batch normalisation (lower_batch_norm.c) ---- */
+
+/* How a call normalises x [N,C,...]: its inputs from `first` on are weight?, bias?, mean?, var?, residual?, its outputs
+ * from `running` on running_mean?, running_var?, which move in training. */
+typedef struct xla_batch_normed {
+    int first, running;
+    double epsilon, momentum;
+    bool training;
+} xla_batch_normed;
+
+typedef struct xla_normed {
+    shlo_value y;          /* before an activation */
+    shlo_value mean, rstd; /* [1,C,1,...] */
+} xla_normed;
+xla_normed xla_norm_channels(xla_lowering *l, shlo_value x, const xla_batch_normed *how);
 
 /* ---- views (view.c) ---- */
 

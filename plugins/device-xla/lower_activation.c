@@ -11,12 +11,6 @@ static shlo_value logistic(shlo *s, shlo_value x)
     return shlo_unary(s, "logistic", x);
 }
 
-/* 1 - x */
-static shlo_value complement(shlo *s, shlo_value x)
-{
-    return shlo_sub(s, shlo_number(s, x.type, 1, SHLO_SCALAR), x);
-}
-
 /* Probability that a normal number is below x. */
 static shlo_value normal_cdf(shlo *s, shlo_value x)
 {
@@ -52,7 +46,7 @@ static shlo_value gelu_slope(shlo *s, shlo_value x)
 
 static shlo_value gelu_tanh_slope(shlo *s, shlo_value x)
 {
-    shlo_value p = logistic(s, gelu_inner(s, x)), q = complement(s, p);
+    shlo_value p = logistic(s, gelu_inner(s, x)), q = shlo_one_minus(s, p);
     shlo_value bend = shlo_mul(s, shlo_mul(s, p, q), shlo_mul(s, x, gelu_inner_slope(s, x)));
     shlo_value far = shlo_compare_with(s, "GT", shlo_unary(s, "abs", x), 30);
     return shlo_add(s, p, shlo_select(s, far, zero_of(s, x), bend));
@@ -90,8 +84,8 @@ shlo_value xla_activate_grad(shlo *s, ls_activation activation, shlo_value dy, s
     case LS_ACT_GELU: return shlo_mul(s, dy, gelu_slope(s, saved));
     case LS_ACT_GELU_TANH: return shlo_mul(s, dy, gelu_tanh_slope(s, saved));
     case LS_ACT_SILU: return shlo_mul(s, dy, silu_slope(s, saved));
-    case LS_ACT_TANH: return shlo_mul(s, dy, complement(s, shlo_mul(s, saved, saved)));
-    case LS_ACT_SIGMOID: return shlo_mul(s, dy, shlo_mul(s, saved, complement(s, saved)));
+    case LS_ACT_TANH: return shlo_mul(s, dy, shlo_one_minus(s, shlo_mul(s, saved, saved)));
+    case LS_ACT_SIGMOID: return shlo_mul(s, dy, shlo_mul(s, saved, shlo_one_minus(s, saved)));
     default: return dy;
     }
 }

@@ -2,24 +2,6 @@
  * of pictures. */
 #include "lower.h"
 
-static uint32_t all_but_channels(shlo_value x)
-{
-    return xla_last_dims(x.dims.n, x.dims.n) & ~xla_dim_mask(1);
-}
-
-/* [1, C, 1, ...] */
-static shlo_dims channel_dims(shlo_value x)
-{
-    shlo_dims dims = x.dims;
-    for (int i = 0; i < dims.n; i++) dims.at[i] = i == 1 ? x.dims.at[1] : 1;
-    return dims;
-}
-
-static shlo_value channels_in(xla_lowering *l, int i, shlo_value x)
-{
-    return shlo_reshape(&l->s, xla_in_as(l, i, x.type), channel_dims(x));
-}
-
 static double elements_per_channel(shlo_value x)
 {
     return x.dims.at[1] ? (double)(shlo_numel(x.dims) / x.dims.at[1]) : 0;
@@ -100,9 +82,10 @@ typedef struct statistics {
 static statistics of_batch(shlo *s, shlo_value x)
 {
     double n = elements_per_channel(x);
-    shlo_value mean = shlo_with(s, "divide", shlo_sum(s, x, all_but_channels(x)), n);
+    shlo_value mean = shlo_with(s, "divide", shlo_sum(s, x, xla_dims_but_channels(x)), n);
     shlo_value away = shlo_sub(s, x, mean);
-    return (statistics){mean, shlo_with(s, "divide", shlo_sum(s, shlo_mul(s, away, away), all_but_channels(x)), n)};
+    return (statistics){mean,
+                        shlo_with(s, "divide", shlo_sum(s, shlo_mul(s, away, away), xla_dims_but_channels(x)), n)};
 }
 
 static shlo_value rstd_of(shlo *s, shlo_value var, double epsilon)
@@ -120,29 +103,39 @@ static void move_running(xla_lowering *l, int i, shlo_value now, double momentum
     xla_out(l, i, shlo_add(s, shlo_with(s, "multiply", old, 1 - momentum), shlo_with(s, "multiply", fresh, momentum)));
 }
 
+xla_normed xla_norm_channels(xla_lowering *l, shlo_value x, const xla_batch_normed *how)
+{
+    shlo *s = &l->s;
+    int in = how->first;
+    statistics by;
+    if (how->training) by = of_batch(s, x);
+    else by = (statistics){xla_channels_in(l, in + 2, x), xla_channels_in(l, in + 3, x)};
+    shlo_value rstd = rstd_of(s, by.var, how->epsilon), gain = rstd;
+    if (xla_has_in(l->call, in)) gain = shlo_mul(s, rstd, xla_channels_in(l, in, x));
+    shlo_value y = shlo_mul(s, shlo_sub(s, x, by.mean), gain);
+    if (xla_has_in(l->call, in + 1)) y = shlo_add(s, y, xla_channels_in(l, in + 1, x));
+    if (xla_has_in(l->call, in + 4)) y = shlo_add(s, y, xla_in_as(l, in + 4, y.type));
+    if (how->training) {
+        double n = elements_per_channel(x);
+        move_running(l, how->running, by.mean, how->momentum);
+        shlo_value unbiased = shlo_with(s, "multiply", by.var, n > 1 ? n / (n - 1) : n);
+        move_running(l, how->running + 1, unbiased, how->momentum);
+    }
+    return (xla_normed){y, by.mean, rstd};
+}
+
 /* in: x, weight?, bias?, mean?, var?, residual?
  * out: y, save_mean?, save_rstd?, mask?, running_mean?, running_var? */
 void xla_batch_norm(xla_lowering *l, const ls_call *call)
 {
     shlo *s = &l->s;
-    bool training = call->attrs.norm.training;
-    double epsilon = call->attrs.norm.epsilon;
-    shlo_value x = xla_in(l, 0);
-    statistics by = training ? of_batch(s, x) : (statistics){channels_in(l, 3, x), channels_in(l, 4, x)};
-    shlo_value rstd = rstd_of(s, by.var, epsilon), gain = rstd;
-    if (xla_has_in(call, 1)) gain = shlo_mul(s, rstd, channels_in(l, 1, x));
-    shlo_value y = shlo_mul(s, shlo_sub(s, x, by.mean), gain);
-    if (xla_has_in(call, 2)) y = shlo_add(s, y, channels_in(l, 2, x));
-    if (xla_has_in(call, 5)) y = shlo_add(s, y, xla_in(l, 5));
-    shlo_value positive = shlo_compare_with(s, "GT", y, 0);
-    xla_out(l, 0, xla_activate(s, call->attrs.norm.activation, y));
-    write_mask(l, 3, positive, rows_are_pixels(call->in[0]));
-    if (!training || shlo_numel(x.dims) == 0) return;
-    double n = elements_per_channel(x);
-    xla_out(l, 1, by.mean);
-    xla_out(l, 2, rstd);
-    move_running(l, 4, by.mean, call->attrs.norm.momentum);
-    move_running(l, 5, shlo_with(s, "multiply", by.var, n > 1 ? n / (n - 1) : n), call->attrs.norm.momentum);
+    xla_batch_normed how = {1, 4, call->attrs.norm.epsilon, call->attrs.norm.momentum, call->attrs.norm.training};
+    xla_normed done = xla_norm_channels(l, xla_in(l, 0), &how);
+    xla_out(l, 0, xla_activate(s, call->attrs.norm.activation, done.y));
+    write_mask(l, 3, shlo_compare_with(s, "GT", done.y, 0), rows_are_pixels(call->in[0]));
+    if (!how.training) return;
+    xla_out(l, 1, done.mean);
+    xla_out(l, 2, done.rstd);
 }
 
 /* in: dy, x, mask?, mean, rstd (not in training: variance), weight?  out: dx?, dweight?, dbias?, dresidual? */
@@ -150,13 +143,13 @@ void xla_batch_norm_grad(xla_lowering *l, const ls_call *call)
 {
     shlo *s = &l->s;
     bool training = call->attrs.norm.training;
-    shlo_value d = xla_in(l, 0), x = xla_in(l, 1), mean = channels_in(l, 3, x), rstd = channels_in(l, 4, x);
+    shlo_value d = xla_in(l, 0), x = xla_in(l, 1), mean = xla_channels_in(l, 3, x), rstd = xla_channels_in(l, 4, x);
     if (!training) rstd = rstd_of(s, rstd, call->attrs.norm.epsilon);
     if (xla_has_in(call, 2)) d = shlo_select(s, read_mask(l, 2, call->in[1]), d, shlo_number(s, d.type, 0, d.dims));
     shlo_value hat = shlo_mul(s, shlo_sub(s, x, mean), rstd), gain = rstd, inner = d;
-    shlo_value dweight = shlo_sum(s, shlo_mul(s, d, hat), all_but_channels(x));
-    shlo_value dbias = shlo_sum(s, d, all_but_channels(x));
-    if (xla_has_in(call, 5)) gain = shlo_mul(s, rstd, channels_in(l, 5, x));
+    shlo_value dweight = shlo_sum(s, shlo_mul(s, d, hat), xla_dims_but_channels(x));
+    shlo_value dbias = shlo_sum(s, d, xla_dims_but_channels(x));
+    if (xla_has_in(call, 5)) gain = shlo_mul(s, rstd, xla_channels_in(l, 5, x));
     if (training) {
         double n = elements_per_channel(x);
         shlo_value along = shlo_mul(s, hat, shlo_with(s, "divide", dweight, n));

@@ -2,19 +2,13 @@
  *
  * Tensors are [N,C,H,W] and weights [O,C/g,KH,KW] whatever their order in memory, which transpositions express and the
  * compiler moves to where they cost least. Operands are rounded to the type that the call computes in; sums are f32, or
- * f64. conv2d_norm is left to the library, which puts it together from conv2d and batch_norm: the compiler fuses
- * them. */
+ * f64. */
 #include "lower.h"
 
 static shlo_type operand_type(const ls_call *call)
 {
     ls_dtype asked = call->attrs.conv.compute;
     return xla_type_of(asked == LS_DTYPE_NONE ? call->in[0]->dtype : asked);
-}
-
-static shlo_type sum_type(shlo_type operand)
-{
-    return operand == SHLO_F16 || operand == SHLO_BF16 ? SHLO_F32 : operand;
 }
 
 /* in: x, w, b?  y = the convolution, [N,O,OH,OW], before it is rounded */
@@ -30,7 +24,7 @@ static shlo_value convolve(xla_lowering *l, const ls_call *call)
         how.dilation[i] = w->dilation[i];
     }
     shlo_value y = shlo_convolve(&l->s, xla_in_as(l, 0, type), xla_in_as(l, 1, type), &how,
-                                 (shlo_value){.type = sum_type(type), .dims = xla_dims(call->out[0])});
+                                 (shlo_value){.type = xla_sum_type(type), .dims = xla_dims(call->out[0])});
     if (!xla_has_in(call, 2)) return y;
     shlo_value b = xla_in_as(l, 2, y.type);
     return shlo_add(&l->s, y, shlo_reshape(&l->s, b, SHLO_DIMS(b.dims.at[0], 1, 1)));
@@ -39,6 +33,18 @@ static shlo_value convolve(xla_lowering *l, const ls_call *call)
 void xla_conv2d(xla_lowering *l, const ls_call *call)
 {
     xla_out_sum(l, 0, convolve(l, call), call->attrs.conv.accumulate);
+}
+
+/* in: x, w, b?, weight?, bias?, mean?, var?, residual?  out: y, running_mean?, running_var?
+ * By statistics of the batch y is rounded before it is normalised, as a batch norm of its own would see it. */
+void xla_conv2d_norm(xla_lowering *l, const ls_call *call)
+{
+    shlo *s = &l->s;
+    xla_batch_normed how = {3, 1, call->attrs.conv.epsilon, call->attrs.conv.momentum, call->attrs.conv.training};
+    shlo_value y = convolve(l, call);
+    if (how.training) y = shlo_convert(s, shlo_convert(s, y, xla_type_of(call->out[0]->dtype)), y.type);
+    y = xla_norm_channels(l, y, &how).y;
+    xla_out(l, 0, xla_activate(s, call->attrs.conv.activation, y));
 }
 
 /* in: dy [N,O,OH,OW], w [O,C/g,KH,KW]  out: dx [N,C,H,W]: dy with gaps of the stride, times the weights reversed */
@@ -64,7 +70,7 @@ void xla_conv2d_dinput(xla_lowering *l, const ls_call *call)
         weight = shlo_transpose(s, shlo_reshape(s, weight, SHLO_DIMS(g, o, c, kh, kw)), (int[]){1, 0, 2, 3, 4});
         weight = shlo_reshape(s, weight, SHLO_DIMS(o, g * c, kh, kw));
     }
-    shlo_value dx = shlo_convolve(s, dy, weight, &how, (shlo_value){.type = sum_type(type), .dims = out});
+    shlo_value dx = shlo_convolve(s, dy, weight, &how, (shlo_value){.type = xla_sum_type(type), .dims = out});
     xla_out_sum(l, 0, dx, call->attrs.conv.accumulate);
 }
 
@@ -84,6 +90,6 @@ void xla_conv2d_dweight(xla_lowering *l, const ls_call *call)
         how.spread[i] = 1;
         how.dilation[i] = w->stride[i];
     }
-    shlo_value dw = shlo_convolve(&l->s, x, dy, &how, (shlo_value){.type = sum_type(type), .dims = out});
+    shlo_value dw = shlo_convolve(&l->s, x, dy, &how, (shlo_value){.type = xla_sum_type(type), .dims = out});
     xla_out_sum(l, 0, dw, call->attrs.conv.accumulate);
 }

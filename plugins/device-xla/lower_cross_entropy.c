@@ -54,7 +54,7 @@ static shlo_value at_target(shlo *s, const targets *t, shlo_value x)
 
 static shlo_value sum_of_all(shlo *s, shlo_value v)
 {
-    return shlo_reshape(s, shlo_sum(s, v, xla_last_dims(v.dims.n, v.dims.n)), SHLO_SCALAR);
+    return shlo_reshape(s, shlo_sum(s, v, xla_all_dims(v)), SHLO_SCALAR);
 }
 
 /* Write the loss to output 0, and the weights that a mean divides by to output `total`. */

@@ -185,20 +185,22 @@ void xla_pow_scalar(xla_lowering *l, const ls_call *call)
     else xla_out(l, 0, shlo_with(s, "power", x, exponent));
 }
 
-/* A limit as a number of x's type: infinite ones limit nothing. */
-static double within(shlo_type type, double limit)
+/* A limit for numbers of this type; of integers the nearest i64. */
+static shlo_value limit_of(shlo *s, shlo_type type, double limit)
 {
-    double most = type == SHLO_U8 ? 255 : type == SHLO_I8 ? 127 : type == SHLO_I32 ? INT32_MAX : 0x1p62;
-    double least = type == SHLO_U8 ? 0 : -most - 1;
-    return shlo_is_float(type) ? limit : limit > most ? most : limit < least ? least : limit;
+    if (shlo_is_float(type)) return shlo_number(s, type, limit, SHLO_SCALAR);
+    int64_t whole = limit >= 0x1p63 ? INT64_MAX : limit <= -0x1p63 ? INT64_MIN : (int64_t)limit;
+    return shlo_integer(s, type, whole, SHLO_SCALAR);
 }
 
+/* Integers are compared as i64, which has all limits or what comes next to them. */
 void xla_clamp(xla_lowering *l, const ls_call *call)
 {
     shlo *s = &l->s;
     shlo_value x = xla_in(l, 0);
-    x = shlo_with(s, "maximum", x, within(x.type, call->attrs.range.low));
-    xla_out(l, 0, shlo_with(s, "minimum", x, within(x.type, call->attrs.range.high)));
+    if (!shlo_is_float(x.type)) x = shlo_convert(s, x, SHLO_I64);
+    x = shlo_binary(s, "maximum", x, limit_of(s, x.type, call->attrs.range.low));
+    xla_out(l, 0, shlo_binary(s, "minimum", x, limit_of(s, x.type, call->attrs.range.high)));
 }
 
 /* in: dy, x */

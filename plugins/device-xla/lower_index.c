@@ -49,18 +49,13 @@ static shlo_value places(shlo *s, shlo_value index, shlo_dims dims, int dim)
     return all;
 }
 
-static shlo_value flat(shlo *s, shlo_value x)
-{
-    return shlo_reshape(s, x, SHLO_DIMS(shlo_numel(x.dims)));
-}
-
 /* in: x, index  out: y; y[i,j,k] = x[i,index[i,j,k],k] for dim 1 */
 void xla_gather(xla_lowering *l, const ls_call *call)
 {
     shlo_value x = xla_in_raw(l, 0), index = xla_in_raw(l, 1);
     xla_require(l, xla_in_range(&l->s, index, x.dims.at[call->attrs.axis.dim]));
     shlo_value at = places(&l->s, index, x.dims, call->attrs.axis.dim);
-    xla_out(l, 0, shlo_take(&l->s, flat(&l->s, x), at, 0));
+    xla_out(l, 0, shlo_take(&l->s, shlo_flat(&l->s, x), at, 0));
 }
 
 /* in: x, index, src  out: y = x, then y[i,index[i,j,k],k] of dim 1 is combined with src[i,j,k] */
@@ -73,7 +68,7 @@ static void scatter(xla_lowering *l, const ls_call *call, const char *op)
     src = shlo_slice(s, src, first, index.dims, step);
     xla_require(l, xla_in_range(s, index, x.dims.at[call->attrs.axis.dim]));
     shlo_value at = places(s, index, x.dims, call->attrs.axis.dim);
-    xla_out(l, 0, shlo_put(s, flat(s, x), at, src, 0, op));
+    xla_out(l, 0, shlo_put(s, shlo_flat(s, x), at, src, 0, op));
 }
 
 void xla_scatter_add(xla_lowering *l, const ls_call *call)

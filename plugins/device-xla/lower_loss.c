@@ -13,11 +13,6 @@ static loss_inputs inputs_from(xla_lowering *l, int first)
     return in;
 }
 
-static uint32_t all_dims(shlo_value x)
-{
-    return x.dims.n ? xla_last_dims(x.dims.n, x.dims.n) : 0;
-}
-
 /* Write the loss of each element, or their sum or mean. */
 static void reduce_to_loss(xla_lowering *l, shlo_value each)
 {
@@ -25,7 +20,7 @@ static void reduce_to_loss(xla_lowering *l, shlo_value each)
     ls_reduction reduction = l->call->attrs.loss.reduction;
     if (reduction != LS_REDUCE_NONE && each.dims.n) {
         double n = (double)shlo_numel(each.dims);
-        each = shlo_sum(s, each, all_dims(each));
+        each = shlo_sum(s, each, xla_all_dims(each));
         if (reduction == LS_REDUCE_MEAN) each = shlo_with(s, "divide", each, n); /* of nothing: NaN */
     }
     xla_out(l, 0, each);
@@ -95,11 +90,6 @@ static shlo_value weighted(xla_lowering *l, shlo_value each, int weight)
     return xla_has_in(l->call, weight) ? shlo_mul(&l->s, each, xla_in(l, weight)) : each;
 }
 
-static shlo_value one_less(shlo *s, shlo_value t)
-{
-    return shlo_sub(s, shlo_number(s, t.type, 1, SHLO_SCALAR), t);
-}
-
 /* in: x, t, weight?, pos_weight?  out: loss */
 void xla_bce_with_logits(xla_lowering *l, const ls_call *call)
 {
@@ -110,7 +100,7 @@ void xla_bce_with_logits(xla_lowering *l, const ls_call *call)
     shlo_value tail = shlo_unary(s, "exponential", shlo_unary(s, "negate", shlo_unary(s, "abs", in.x)));
     shlo_value log_one_plus = shlo_add(s, shlo_unary(s, "log_plus_one", tail), shlo_with(s, "maximum", minus, 0));
     shlo_value each = shlo_mul(s, positives(l, in.t, 3), log_one_plus);
-    each = shlo_add(s, shlo_mul(s, one_less(s, in.t), in.x), each);
+    each = shlo_add(s, shlo_mul(s, shlo_one_minus(s, in.t), in.x), each);
     reduce_to_loss(l, weighted(l, each, 2));
 }
 
@@ -121,6 +111,6 @@ void xla_bce_with_logits_grad(xla_lowering *l, const ls_call *call)
     shlo *s = &l->s;
     loss_inputs in = inputs_from(l, 1);
     shlo_value away = shlo_unary(s, "logistic", shlo_unary(s, "negate", in.x)); /* 1 / (1 + exp(x)) */
-    shlo_value slope = shlo_sub(s, one_less(s, in.t), shlo_mul(s, positives(l, in.t, 4), away));
+    shlo_value slope = shlo_sub(s, shlo_one_minus(s, in.t), shlo_mul(s, positives(l, in.t, 4), away));
     write_gradient(l, weighted(l, slope, 3));
 }

@@ -186,14 +186,6 @@ void xla_dropout_add_layer_norm_grad(xla_lowering *l, const ls_call *call)
 
 /* ---- group normalisation ---- */
 
-/* A vector over channels, for x [N,C,...]. */
-static shlo_value channels_in(xla_lowering *l, int i, shlo_value x)
-{
-    shlo_dims dims = x.dims;
-    for (int d = 0; d < dims.n; d++) dims.at[d] = d == 1 ? x.dims.at[1] : 1;
-    return shlo_reshape(&l->s, xla_in_as(l, i, x.type), dims);
-}
-
 static int64_t group_size(const ls_call *call, shlo_value x)
 {
     int64_t groups = x.dims.at[0] * call->attrs.norm.groups;
@@ -207,8 +199,8 @@ void xla_group_norm(xla_lowering *l, const ls_call *call)
     shlo_value x = xla_in(l, 0), rows = rows_of(s, x, group_size(call, x));
     moments m = moments_of(s, rows, call->attrs.norm.epsilon);
     shlo_value y = shlo_reshape(s, normalised(s, rows, m), x.dims);
-    if (xla_has_in(call, 1)) y = shlo_mul(s, y, channels_in(l, 1, x));
-    if (xla_has_in(call, 2)) y = shlo_add(s, y, channels_in(l, 2, x));
+    if (xla_has_in(call, 1)) y = shlo_mul(s, y, xla_channels_in(l, 1, x));
+    if (xla_has_in(call, 2)) y = shlo_add(s, y, xla_channels_in(l, 2, x));
     xla_out(l, 0, y);
     xla_out(l, 1, m.mean);
     xla_out(l, 2, m.rstd);
@@ -224,8 +216,8 @@ void xla_group_norm_grad(xla_lowering *l, const ls_call *call)
     shlo_dims column = SHLO_DIMS(rows.dims.at[0], 1);
     moments m = {shlo_reshape(s, xla_in(l, 2), column), shlo_reshape(s, xla_in(l, 3), column)};
     shlo_value hat = normalised(s, rows, m);
-    if (xla_has_in(call, 4)) d = shlo_mul(s, dy, channels_in(l, 4, x));
-    uint32_t others = xla_last_dims(x.dims.n, x.dims.n) & ~xla_dim_mask(1);
+    if (xla_has_in(call, 4)) d = shlo_mul(s, dy, xla_channels_in(l, 4, x));
+    uint32_t others = xla_dims_but_channels(x);
     shlo_value dweight = shlo_sum(s, shlo_mul(s, dy, shlo_reshape(s, hat, x.dims)), others);
     shlo_value dbias = shlo_sum(s, dy, others), dx = through_norm(s, rows_of(s, d, n), hat, m.rstd);
     xla_out(l, 0, dx);

@@ -88,6 +88,46 @@ void xla_sgd_step(xla_lowering *l, const ls_call *call)
     xla_out(l, 2, next);
 }
 
+/* in: g, found?  out: p, v, momentum?, updated, and half? */
+void xla_rmsprop_step(xla_lowering *l, const ls_call *call)
+{
+    shlo *s = &l->s;
+    double alpha = call->attrs.rmsprop.alpha, decay = call->attrs.rmsprop.weight_decay;
+    guard skip = guard_of(l);
+    shlo_value p = xla_old(l, 0), v = xla_old(l, 1);
+    shlo_value step = shlo_convert(s, coefficient(l, 0, call->attrs.rmsprop.lr), p.type);
+    shlo_value d = direction(s, xla_in_as(l, 0, p.type), p, call->attrs.rmsprop.maximize, decay);
+    shlo_value square = shlo_mul(s, shlo_with(s, "multiply", d, 1 - alpha), d);
+    shlo_value next_v = shlo_add(s, shlo_with(s, "multiply", v, alpha), square);
+    d = shlo_div(s, d, shlo_with(s, "add", shlo_unary(s, "sqrt", next_v), call->attrs.rmsprop.epsilon));
+    if (xla_has_out(call, 2)) {
+        shlo_value old = xla_old(l, 2);
+        d = shlo_add(s, shlo_with(s, "multiply", old, call->attrs.rmsprop.momentum), d);
+        xla_out(l, 2, unless_found(s, skip, old, d));
+    }
+    shlo_value next = unless_found(s, skip, p, shlo_sub(s, p, shlo_mul(s, step, d)));
+    xla_out(l, 0, next);
+    xla_out(l, 1, unless_found(s, skip, v, next_v));
+    xla_out(l, 3, next);
+}
+
+/* in: g, found?  out: p, sum, updated, and half? */
+void xla_adagrad_step(xla_lowering *l, const ls_call *call)
+{
+    shlo *s = &l->s;
+    guard skip = guard_of(l);
+    shlo_value p = xla_old(l, 0), sum = xla_old(l, 1);
+    shlo_value step = shlo_convert(s, coefficient(l, 0, call->attrs.adagrad.lr), p.type);
+    double decay = call->attrs.adagrad.weight_decay;
+    shlo_value d = direction(s, xla_in_as(l, 0, p.type), p, call->attrs.adagrad.maximize, decay);
+    shlo_value next_sum = shlo_add(s, sum, shlo_mul(s, d, d));
+    shlo_value root = shlo_with(s, "add", shlo_unary(s, "sqrt", next_sum), call->attrs.adagrad.epsilon);
+    shlo_value next = unless_found(s, skip, p, shlo_sub(s, p, shlo_div(s, shlo_mul(s, step, d), root)));
+    xla_out(l, 0, next);
+    xla_out(l, 1, unless_found(s, skip, sum, next_sum));
+    xla_out(l, 2, next);
+}
+
 /* in: x  out: total, updated. Runs of numbers are added in the type of x, the runs in f64, which is slow on TPUs. */
 void xla_sum_squares(xla_lowering *l, const ls_call *call)
 {
@@ -114,7 +154,7 @@ void xla_unscale(xla_lowering *l, const ls_call *call)
     shlo_value g = xla_old(l, 0), found = shlo_reshape(s, xla_old(l, 1), SHLO_SCALAR);
     shlo_value factor = shlo_convert(s, coefficient(l, 0, call->attrs.scalar.value), g.type);
     shlo_value bad = shlo_unary(s, "not", shlo_unary_to_bool(s, "is_finite", g));
-    shlo_value any = shlo_reshape(s, shlo_reduce(s, "or", bad, xla_last_dims(g.dims.n, g.dims.n)), SHLO_SCALAR);
+    shlo_value any = shlo_reshape(s, shlo_reduce(s, "or", bad, xla_all_dims(g)), SHLO_SCALAR);
     xla_out(l, 0, shlo_mul(s, g, factor));
     xla_out(l, 1, shlo_select(s, any, shlo_number(s, found.type, 1, SHLO_SCALAR), found));
 }

@@ -8,11 +8,6 @@ static shlo_type operand_type(const ls_call *call)
     return xla_type_of(asked == LS_DTYPE_NONE ? call->in[0]->dtype : asked);
 }
 
-static shlo_type sum_type(shlo_type operand)
-{
-    return operand == SHLO_F16 || operand == SHLO_BF16 ? SHLO_F32 : operand;
-}
-
 static shlo_dims first_dims(int n)
 {
     shlo_dims list = {.n = n};
@@ -24,7 +19,7 @@ static shlo_dims first_dims(int n)
 static shlo_value product(shlo *s, shlo_value a, shlo_value b, int along_a, int along_b)
 {
     shlo_dot_dims which = {.sum_a = SHLO_DIMS(along_a), .sum_b = SHLO_DIMS(along_b)};
-    return shlo_dot(s, a, b, &which, sum_type(a.type));
+    return shlo_dot(s, a, b, &which, xla_sum_type(a.type));
 }
 
 /* in: a [...,M,K], b [...,K,N]  out: c [...,M,N] */
@@ -35,7 +30,7 @@ void xla_matmul(xla_lowering *l, const ls_call *call)
     int n = call->out[0]->ndim;
     shlo_dims batch = first_dims(n - 2);
     shlo_dot_dims which = {.batch_a = batch, .batch_b = batch, .sum_a = SHLO_DIMS(n - 1), .sum_b = SHLO_DIMS(n - 2)};
-    shlo_value c = shlo_dot(&l->s, a, b, &which, sum_type(type));
+    shlo_value c = shlo_dot(&l->s, a, b, &which, xla_sum_type(type));
     c = xla_activate(&l->s, call->attrs.product.activation, c);
     xla_out_sum(l, 0, c, call->attrs.product.accumulate);
 }
@@ -43,7 +38,7 @@ void xla_matmul(xla_lowering *l, const ls_call *call)
 /* in: x [...,K], w [N,K], b [N]?  out: y [...,N], pre [...,N]? */
 void xla_linear(xla_lowering *l, const ls_call *call)
 {
-    shlo_type type = operand_type(call), sums = sum_type(type);
+    shlo_type type = operand_type(call), sums = xla_sum_type(type);
     shlo_value x = xla_in_as(l, 0, type), w = xla_in_as(l, 1, type);
     shlo_value pre = product(&l->s, x, w, x.dims.n - 1, 1);
     if (xla_has_in(call, 2)) pre = shlo_add(&l->s, pre, xla_in_as(l, 2, sums));
@@ -67,7 +62,7 @@ void xla_linear_grad(xla_lowering *l, const ls_call *call)
     shlo_value rounded = shlo_convert(s, d, type);
     if (xla_has_out(call, 0)) dx = product(s, rounded, xla_in_as(l, 2, type), 1, 0);
     if (xla_has_out(call, 1)) dw = product(s, rounded, xla_in_as(l, 1, type), 0, 0);
-    if (xla_has_out(call, 2)) db = shlo_sum(s, shlo_convert(s, d, sum_type(d.type)), xla_dim_mask(0));
+    if (xla_has_out(call, 2)) db = shlo_sum(s, shlo_convert(s, d, xla_sum_type(d.type)), xla_dim_mask(0));
     xla_out_sum(l, 0, dx, accumulate);
     xla_out_sum(l, 1, dw, accumulate);
     xla_out_sum(l, 2, db, accumulate);

@@ -140,8 +140,10 @@ ls_status pjrt_upload(const pjrt *p, int chip, const void *from, pjrt_shape shap
                              .semantics = PJRT_READ_DURING_CALL,
                              .chip = p->chips[chip]};
     XLA_TRY(PJRT_CALL(p, Client_BufferFromHostBuffer, &args, "copy to the device", why));
-    *buffer = args.buffer;
-    return pjrt_await(p, args.done, "copy to the device", why);
+    ls_status status = pjrt_await(p, args.done, "copy to the device", why);
+    if (status) pjrt_drop(p, args.buffer);
+    else *buffer = args.buffer;
+    return status;
 }
 
 ls_status pjrt_download(const pjrt *p, pjrt_buffer *buffer, int ndim, void *to, size_t bytes, ls_message *why)

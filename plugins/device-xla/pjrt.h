@@ -13,6 +13,7 @@ typedef struct pjrt {
     size_t chip_count;
     char platform[80]; /* "cpu", "tpu" */
     char version[200]; /* of the compiler, in the library's words */
+    uint64_t identity; /* stands for all that a compiled program depends on but its text */
 } pjrt;
 
 /* Set the reason, and return the status. */
@@ -24,12 +25,15 @@ ls_status xla_refuse(ls_message *why, ls_status status, const char *format, ...)
         if (try_status != LS_OK) return try_status;                                                                    \
     } while (0)
 
-/* ---- the library (find.c, load.c) ---- */
+/* ---- the library (find.c, load.c, identity.c) ---- */
 
 /* The path of the library that would be loaded. False: there is none, and `why` lists the places. */
 bool pjrt_find(char *path, size_t size, ls_message *why);
 /* Load the library and make a client, once per process: later calls return the same. */
 ls_status pjrt_start(const pjrt **started, ls_message *why);
+
+/* Set `identity` of a client. */
+ls_status pjrt_identify(pjrt *p, ls_message *why);
 
 /* Call a function of the table with arguments of `bytes` bytes. `what` begins the message of an error. */
 ls_status pjrt_call(const pjrt *p, pjrt_position function, void *args, size_t bytes, const char *what, ls_message *why);

@@ -47,11 +47,14 @@ static_assert(offsetof(pjrt_table, function) == 40, "position of the first funct
     PJRT_FUNCTION(Event_Destroy, 5)                                                                                    \
     PJRT_FUNCTION(Event_Await, 8)                                                                                      \
     PJRT_FUNCTION(Client_Create, 10)                                                                                   \
+    PJRT_FUNCTION(Client_Destroy, 11)                                                                                  \
     PJRT_FUNCTION(Client_PlatformName, 12)                                                                             \
     PJRT_FUNCTION(Client_PlatformVersion, 14)                                                                          \
     PJRT_FUNCTION(Client_AddressableDevices, 16)                                                                       \
     PJRT_FUNCTION(Client_Compile, 20)                                                                                  \
     PJRT_FUNCTION(Client_BufferFromHostBuffer, 22)                                                                     \
+    PJRT_FUNCTION(DeviceDescription_Kind, 26)                                                                          \
+    PJRT_FUNCTION(Device_GetDescription, 29)                                                                           \
     PJRT_FUNCTION(Executable_Destroy, 40)                                                                              \
     PJRT_FUNCTION(Executable_Serialize, 49)                                                                            \
     PJRT_FUNCTION(LoadedExecutable_Destroy, 50)                                                                        \
@@ -105,6 +108,13 @@ typedef struct pjrt_list_args {
     size_t length;    /* out */
 } pjrt_list_args;
 PJRT_SIZE(pjrt_list_args, 40);
+
+typedef struct pjrt_description_args {
+    PJRT_HEAD;
+    const pjrt_chip *chip;
+    const void *description; /* out */
+} pjrt_description_args;
+PJRT_SIZE(pjrt_description_args, 32);
 
 typedef struct pjrt_code_args {
     PJRT_HEAD;

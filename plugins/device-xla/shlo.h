@@ -128,6 +128,11 @@ static inline shlo_value shlo_compare_with(shlo *s, const char *direction, shlo_
     return shlo_compare(s, direction, x, shlo_number(s, x.type, number, SHLO_SCALAR));
 }
 
+static inline shlo_value shlo_one_minus(shlo *s, shlo_value x)
+{
+    return shlo_sub(s, shlo_number(s, x.type, 1, SHLO_SCALAR), x);
+}
+
 /* 1 / sqrt(x); XLA complains where it has no such operation of its own for f64. */
 static inline shlo_value shlo_rsqrt(shlo *s, shlo_value x)
 {
@@ -138,6 +143,12 @@ static inline shlo_value shlo_rsqrt(shlo *s, shlo_value x)
 /* ---- shapes ---- */
 
 shlo_value shlo_reshape(shlo *s, shlo_value x, shlo_dims dims);
+/* In one dimension. */
+static inline shlo_value shlo_flat(shlo *s, shlo_value x)
+{
+    return shlo_reshape(s, x, SHLO_DIMS(shlo_numel(x.dims)));
+}
+
 /* Dimension i of the result is dimension order[i] of x. */
 shlo_value shlo_transpose(shlo *s, shlo_value x, const int *order);
 /* Dimension i of x is dimension map[i] of the result. */

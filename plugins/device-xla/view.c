@@ -66,18 +66,13 @@ static shlo_dims distinct_dims(const ls_operand *x)
 
 /* ---- memory as one array ---- */
 
-static shlo_value flat(shlo *s, shlo_value v)
-{
-    return shlo_reshape(s, v, SHLO_DIMS(shlo_numel(v.dims)));
-}
-
 /* The same memory as numbers of another type. */
 static shlo_value retype(shlo *s, shlo_value v, shlo_type type)
 {
     if (v.type == type) return v;
     int64_t n = shlo_numel(v.dims), ratio = (int64_t)(shlo_size(type) / shlo_size(v.type));
-    v = ratio > 1 ? shlo_reshape(s, v, SHLO_DIMS(n / ratio, ratio)) : flat(s, v);
-    return flat(s, shlo_bitcast(s, v, type));
+    v = ratio > 1 ? shlo_reshape(s, v, SHLO_DIMS(n / ratio, ratio)) : shlo_flat(s, v);
+    return shlo_flat(s, shlo_bitcast(s, v, type));
 }
 
 static shlo_value contents(xla_lowering *l, xla_place *p)
@@ -107,7 +102,7 @@ static int64_t element_offset(const ls_operand *x, shlo_type type)
 /* Add elements at the end, or cut them off. */
 static shlo_value resize(shlo *s, shlo_value v, int64_t n)
 {
-    v = flat(s, v);
+    v = shlo_flat(s, v);
     if (v.dims.at[0] == n) return v;
     shlo_value zero = shlo_number(s, v.type, 0, SHLO_SCALAR);
     return shlo_pad(s, v, zero, SHLO_DIMS(0), SHLO_DIMS(n - v.dims.at[0]), SHLO_DIMS(0));
@@ -160,7 +155,7 @@ shlo_value xla_read_view(xla_lowering *l, const ls_operand *x)
     int64_t offset = element_offset(x, type);
     box b;
     if (find_box(x, shlo_numel(memory.dims), offset, &b)) v = read_box(s, memory, x, &b);
-    else v = shlo_take(s, flat(s, memory), element_places(s, x, offset), 0);
+    else v = shlo_take(s, shlo_flat(s, memory), element_places(s, x, offset), 0);
     return shlo_stretch(s, v, dims);
 }
 
@@ -196,7 +191,7 @@ void xla_write_view(xla_lowering *l, const ls_operand *x, shlo_value v)
                          .dims = SHLO_DIMS(total)}; /* a view that fills it does not need its contents */
     if (!fills) memory = retype(s, contents(l, p), v.type);
     if (is_box) memory = write_box(s, memory, x, &b, v);
-    else memory = shlo_put(s, flat(s, memory), element_places(s, x, offset), v, 0, NULL);
+    else memory = shlo_put(s, shlo_flat(s, memory), element_places(s, x, offset), v, 0, NULL);
     p->value = retype(s, memory, p->type);
     p->is_set = p->is_written = true;
 }

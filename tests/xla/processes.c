@@ -4,6 +4,7 @@
 
 #include <sys/wait.h>
 
+#include "base/capture.h"
 #include "check.h"
 #include "folder.h"
 
@@ -89,6 +90,69 @@ static void the_second_start_compiles_nothing(void)
     folder_remove(CACHE);
 }
 
+/* Options of the compiler may change what it makes of a text. */
+static void other_options_of_the_compiler_are_other_programs(void)
+{
+    folder_fresh(CACHE);
+    setenv("LOCKSTEP_XLA_CACHE", CACHE, 1);
+    CHECK(in_a_child(compiles));
+    setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=false", 1);
+    CHECK(in_a_child(compiles));
+    CHECK(in_a_child(loads));
+    unsetenv("XLA_FLAGS");
+    CHECK(in_a_child(loads));
+    folder_remove(CACHE);
+}
+
+static int cut_to_half(const char *path, const struct stat *status, int kind, struct FTW *walk)
+{
+    (void)walk;
+    return kind == FTW_F ? truncate(path, status->st_size / 2) : 0;
+}
+
+static void a_file_that_was_cut_is_not_used(void)
+{
+    folder_fresh(CACHE);
+    setenv("LOCKSTEP_XLA_CACHE", CACHE, 1);
+    CHECK(in_a_child(compiles));
+    CHECK(nftw(CACHE, cut_to_half, 16, FTW_PHYS) == 0);
+    CHECK(in_a_child(compiles));
+    CHECK(in_a_child(loads));
+    folder_remove(CACHE);
+}
+
+static void programs_lie_in_the_home_of_the_library(void)
+{
+    folder_fresh(CACHE);
+    unsetenv("LOCKSTEP_XLA_CACHE");
+    setenv("LOCKSTEP_HOME", CACHE, 1);
+    CHECK(in_a_child(compiles));
+    CHECK(in_a_child(loads));
+    CHECK(access(CACHE "/xla", X_OK) == 0);
+    unsetenv("LOCKSTEP_HOME");
+    folder_remove(CACHE);
+}
+
+static int computes(void)
+{
+    bool right;
+    compute(&right);
+    return right ? 0 : 1;
+}
+
+/* A program that cannot be kept is no failure, but not a secret either. */
+static void a_folder_that_cannot_be_written_is_told_once(void)
+{
+    char text[4000];
+    FILE *file = fopen(CACHE, "w");
+    CHECK(file && fclose(file) == 0);
+    setenv("LOCKSTEP_XLA_CACHE", CACHE "/below", 1);
+    CHECK(run_captured("LOCKSTEP_LOG=info", computes, text, sizeof text) == 0);
+    CHECK_MSG(strstr(text, "xla: compiled programs cannot be kept: " CACHE "/below"), "%s", text);
+    setenv("LOCKSTEP_XLA_CACHE", "off", 1);
+    remove(CACHE);
+}
+
 /* ---- children ---- */
 
 static bool is_told_that_it_was_forked(void)
@@ -112,6 +176,10 @@ int main(void)
 {
     CHECK_RUN_FORK(libraries_that_cannot_be_used_are_named);
     CHECK_RUN_FORK(the_second_start_compiles_nothing);
+    CHECK_RUN_FORK(other_options_of_the_compiler_are_other_programs);
+    CHECK_RUN_FORK(a_file_that_was_cut_is_not_used);
+    CHECK_RUN_FORK(programs_lie_in_the_home_of_the_library);
+    CHECK_RUN_FORK(a_folder_that_cannot_be_written_is_told_once);
     CHECK_RUN_FORK(a_child_of_a_process_that_trains_is_refused);
     return check_done();
 }

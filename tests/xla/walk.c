@@ -89,6 +89,8 @@ static double tolerance(ls_dtype dtype, const op_case *c)
 static void compare(const op_case *c, const outcome *got, const outcome *want, const char *how)
 {
     for (int t = 0; t <= CASE_INPUTS; t++) {
+        CHECK_MSG(!want->values[t] == !got->values[t], "%s %s: only one device gives %s %d", c->label, how,
+                  t ? "gradient" : "output", t - 1);
         if (!want->values[t] || !got->values[t]) continue;
         bool is_random_tensor = c->in[0].kind == INPUT_NONE;
         double limit = is_random_tensor ? 0 : tolerance(want->dtype[t], c), scale = 1;
@@ -105,6 +107,19 @@ static void compare(const op_case *c, const outcome *got, const outcome *want, c
     }
 }
 
+/* Operators that run on the host because XLA has no form for them; all others are compiled. */
+static void check_host_operators(ls_run *run)
+{
+    static const char *const known[] = {"randperm"};
+    char names[sizeof((ls_device_counts){0}).host_operators], *rest = NULL;
+    snprintf(names, sizeof names, "%s", ls_device_stats(run).host_operators);
+    for (char *name = strtok_r(names, " ", &rest); name; name = strtok_r(NULL, " ", &rest)) {
+        bool is_known = false;
+        for (size_t i = 0; i < sizeof known / sizeof *known; i++) is_known |= strcmp(name, known[i]) == 0;
+        CHECK_MSG(is_known, "%s ran on the host", name);
+    }
+}
+
 /* Cases [first, first + count) in one program on the device, then on the CPU. */
 static void walk(int first, int count, ls_dtype dtype, layout how)
 {
@@ -118,6 +133,7 @@ static void walk(int first, int count, ls_dtype dtype, layout how)
             if (is_walked(&op_cases[first + i])) all[i] = submit(run, &op_cases[first + i], dtype, how);
         for (int i = 0; i < count; i++)
             if (is_walked(&op_cases[first + i])) read(run, &op_cases[first + i], &all[i]);
+        check_host_operators(run);
         ls_finish(run);
     }
     for (int i = 0; i < count; i++) {
