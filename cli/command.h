@@ -17,8 +17,9 @@ typedef struct command {
     int (*run)(int argc, char **argv); /* argv[0] is the command's name; returns the exit code */
 } command;
 
-extern const command command_completion, command_config, command_env, command_help, command_inspect, command_kernel,
-    command_launch, command_plot, command_profile, command_test, command_tokenize, command_version, command_watch;
+extern const command command_compile, command_completion, command_config, command_env, command_help, command_inspect,
+    command_kernel, command_launch, command_plot, command_profile, command_test, command_tokenize, command_version,
+    command_watch;
 
 /* All commands in the order of `lockstep help`, terminated by NULL. */
 extern const command *const commands[];

@@ -6,13 +6,9 @@
 #include "page.h"
 
 const command *const commands[] = {
-    &command_launch,     &command_config,
-    &command_test,       &command_env,
-    &command_inspect,    &command_tokenize,
-    &command_watch,      &command_plot,
-    &command_profile,    &command_kernel,
-    &command_completion, &command_version,
-    &command_help,       NULL,
+    &command_launch,   &command_config,     &command_test,    &command_env,     &command_inspect,
+    &command_tokenize, &command_watch,      &command_plot,    &command_profile, &command_compile,
+    &command_kernel,   &command_completion, &command_version, &command_help,    NULL,
 };
 
 enum { MOST_COMMANDS = 32, LONGEST_WORD = 32 };

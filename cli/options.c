@@ -44,3 +44,19 @@ int options_read(const command *of, int argc, char **argv, const option_row *row
     }
     return left;
 }
+
+int options_read_before_program(const command *of, int argc, char **argv, const option_row *rows, int count)
+{
+    int end = 1; /* of the command's own options */
+    while (end < argc && argv[end][0] == '-' && strcmp(argv[end], "--") != 0) {
+        size_t length = strcspn(argv[end], "=");
+        const option_row *row = find(rows, count, argv[end], length);
+        end += row && !row->on && !argv[end][length] ? 2 : 1;
+    }
+    if (end > argc) end = argc;
+    if (options_read(of, end, argv, rows, count) != 0) return -1;
+    if (end < argc && strcmp(argv[end], "--") == 0) end++;
+    if (end < argc) return end;
+    fprintf(stderr, "lockstep %s: give a program; see lockstep help %s\n", of->name, of->name);
+    return -1;
+}

@@ -15,5 +15,8 @@ typedef struct option_row {
 /* Parse "--name value" and "--name=value". Other arguments move to the front, to argv[1] and up: returns their number,
  * or -1 after a message on stderr. */
 int options_read(const command *of, int argc, char **argv, const option_row *rows, int count);
+/* The same for a command that runs a program, whose own options follow its name, or "--". Returns the index of the
+ * program, or -1 after a message on stderr. */
+int options_read_before_program(const command *of, int argc, char **argv, const option_row *rows, int count);
 
 #endif

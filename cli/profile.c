@@ -17,18 +17,6 @@
 /* The folder of a program's second run, and so on, in that of the first. */
 #define NEXT_RUN "run_%d"
 
-/* Options come before the program; those after it are its own. Returns the index of the program. */
-static int find_program(int argc, char **argv)
-{
-    int i = 1;
-    for (; i < argc && argv[i][0] == '-'; i++) {
-        bool takes_next = strcmp(argv[i], "-o") == 0 || strcmp(argv[i], "--output") == 0;
-        if (strcmp(argv[i], "--") == 0) return i + 1;
-        if (takes_next) i++;
-    }
-    return i < argc ? i : argc;
-}
-
 /* How a program ended. */
 typedef struct ending {
     int error;  /* errno: it could not be started; 0: it was */
@@ -130,12 +118,8 @@ static int run_profile(int argc, char **argv)
     const char *folder = "profile";
     char full[PATH_MAX];
     const option_row rows[] = {{.name = "-o", .text = &folder}, {.name = "--output", .text = &folder}};
-    int program = find_program(argc, argv), own = program < argc && strcmp(argv[program - 1], "--") == 0;
-    if (options_read(&command_profile, program - own, argv, rows, 2) != 0) return EXIT_USAGE;
-    if (program >= argc) {
-        fputs("lockstep profile: give a program; see lockstep help profile\n", stderr);
-        return EXIT_USAGE;
-    }
+    int program = options_read_before_program(&command_profile, argc, argv, rows, 2);
+    if (program < 0) return EXIT_USAGE;
     bool is_new = mkdir(folder, 0777) == 0;
     if ((!is_new && errno != EEXIST) || !realpath(folder, full)) {
         fprintf(stderr, "lockstep profile: %s: %s\n", folder, strerror(errno));

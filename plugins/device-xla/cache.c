@@ -53,6 +53,7 @@ static void keep(const xla_device *d, const shlo *text, const pjrt_loaded *loade
 /* From a file, if it was compiled before. */
 static ls_status load_or_compile(xla_device *d, xla_program *program, const shlo *text, ls_message *why)
 {
+    if (xla_is_rehearsal(d)) return xla_compile_ahead(d, text), LS_OK;
     program->loaded = xla_file_load(d, text);
     if (program->loaded) {
         d->counts.loaded++;

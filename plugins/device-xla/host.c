@@ -40,12 +40,11 @@ static void count(xla_device *d, ls_opcode op)
     d->host->log(text);
 }
 
-ls_status xla_run_on_host(xla_device *d, const ls_call *call, ls_message *why)
+/* Operands are in memory of the device. */
+static ls_status run(xla_device *d, const ls_call *call, ls_message *why)
 {
     ls_operand in[LS_MAX_INPUTS], out[LS_MAX_OUTPUTS], live;
     ls_call here = *call;
-    count(d, call->op);
-    XLA_TRY(xla_flush(d, why));
     for (int i = 0; i < call->n_in; i++) {
         if (!call->in[i]) continue;
         XLA_TRY(bring(d, call->in[i], &in[i], why));
@@ -62,5 +61,28 @@ ls_status xla_run_on_host(xla_device *d, const ls_call *call, ls_message *why)
     }
     XLA_TRY(d->host->run_on_cpu(&here, why));
     for (int i = 0; i < call->n_out; i++) outdate(d, call->out[i]);
+    return LS_OK;
+}
+
+ls_status xla_run_on_host(xla_device *d, const ls_call *call, ls_message *why)
+{
+    count(d, call->op);
+    XLA_TRY(xla_flush(d, why));
+    return run(d, call, why);
+}
+
+/* Give the operands of a recorded call their addresses back: those of storages in place of mentions. */
+static void unrecord(const xla_device *d, xla_note *n)
+{
+    for (ls_operand *x = n->operand; x < n->operand + xla_operands(&n->call); x++)
+        if (x->data) x->data = xla_address(d->recording.mentioned[xla_number(x->data)], xla_offset(x->data));
+}
+
+ls_status xla_run_recording_on_host(xla_device *d, ls_message *why)
+{
+    for (xla_note *n = d->recording.first; n; n = n->next) {
+        unrecord(d, n);
+        XLA_TRY(run(d, &n->call, why));
+    }
     return LS_OK;
 }

@@ -65,10 +65,27 @@ ls_status pjrt_call(const pjrt *p, pjrt_position function, void *args, size_t by
 
 /* ---- starting ---- */
 
+/* The chips to compile for in place of executing anything; NULL: those of this host are used. */
+static const char *wanted_topology(void)
+{
+    const char *name = getenv("LOCKSTEP_XLA_TOPOLOGY");
+    return name && *name ? name : NULL;
+}
+
+/* A TPU's library looks for chips, and for a server that knows about them, even if it only compiles: for minutes. */
+static void expect_no_chips(void)
+{
+    setenv("TPU_SKIP_MDS_QUERY", "1", 0);
+    setenv("ALLOW_MULTIPLE_LIBTPU_LOAD", "1", 0);
+    setenv("TPU_ACCELERATOR_TYPE", "v5litepod-1", 0);
+    setenv("TPU_WORKER_HOSTNAMES", "localhost", 0);
+}
+
 static ls_status load(pjrt *p, ls_message *why)
 {
     char path[500];
     if (!pjrt_find(path, sizeof path, why)) return LS_ERR_DEVICE;
+    if (wanted_topology()) expect_no_chips();
     setenv("TF_CPP_MIN_LOG_LEVEL", "1", 0); /* warnings of XLA, but not what it does */
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library) return xla_refuse(why, LS_ERR_DEVICE, "device \"xla\": %.200s", dlerror());
@@ -88,7 +105,7 @@ static ls_status load(pjrt *p, ls_message *why)
     return LS_OK;
 }
 
-static void copy_text(const pjrt_list_args *from, char *to, size_t size)
+void pjrt_copy_text(const pjrt_list_args *from, char *to, size_t size)
 {
     snprintf(to, size, "%.*s", (int)from->length, (const char *)from->list);
 }
@@ -100,8 +117,8 @@ static ls_status describe(pjrt *p, ls_message *why)
     XLA_TRY(PJRT_CALL(p, Client_PlatformName, &name, "device \"xla\"", why));
     XLA_TRY(PJRT_CALL(p, Client_PlatformVersion, &version, "device \"xla\"", why));
     XLA_TRY(PJRT_CALL(p, Client_AddressableDevices, &chips, "device \"xla\"", why));
-    copy_text(&name, p->platform, sizeof p->platform);
-    copy_text(&version, p->version, sizeof p->version);
+    pjrt_copy_text(&name, p->platform, sizeof p->platform);
+    pjrt_copy_text(&version, p->version, sizeof p->version);
     p->chips = chips.list;
     p->chip_count = chips.length;
     return pjrt_identify(p, why);
@@ -140,7 +157,9 @@ ls_status pjrt_start(const pjrt **started, ls_message *why)
                             "not support: fork before a device is opened, or start processes with ls_launch()",
                             (int)started_in);
     if (!status && !the.table) status = load(&the, why);
-    if (!status && !the.client) status = make_client(&the, why);
+    const char *topology = wanted_topology();
+    if (!status && topology && !the.topology) status = pjrt_describe(&the, topology, why);
+    if (!status && !topology && !the.client) status = make_client(&the, why);
     if (!status) started_in = getpid();
     pthread_mutex_unlock(&once);
     *started = &the;

@@ -54,15 +54,25 @@ static packed compile_options(int chip)
 
 /* ---- programs ---- */
 
-ls_status pjrt_compile(const pjrt *p, int chip, const char *text, size_t length, pjrt_loaded **loaded, ls_message *why)
+static pjrt_program program_of(const char *text, size_t length)
 {
     static const char format[] = "mlir";
+    return (pjrt_program){.size = sizeof(pjrt_program),
+                          .code = text,
+                          .code_size = length,
+                          .format = format,
+                          .format_size = sizeof format - 1};
+}
+
+#define CANNOT_COMPILE "XLA cannot compile the program"
+
+ls_status pjrt_compile(const pjrt *p, int chip, const char *text, size_t length, pjrt_loaded **loaded, ls_message *why)
+{
     packed options = compile_options(chip);
-    pjrt_program program = {
-        .size = sizeof program, .code = text, .code_size = length, .format = format, .format_size = sizeof format - 1};
+    pjrt_program program = program_of(text, length);
     pjrt_compile_args args = {
         .client = p->client, .program = &program, .options = options.bytes, .options_size = options.used};
-    XLA_TRY(PJRT_CALL(p, Client_Compile, &args, "XLA cannot compile the program", why));
+    XLA_TRY(PJRT_CALL(p, Client_Compile, &args, CANNOT_COMPILE, why));
     *loaded = args.loaded;
     return LS_OK;
 }
@@ -72,6 +82,19 @@ static void destroy(const pjrt *p, pjrt_position function, const void *object)
     ls_message ignored;
     pjrt_object_args args = {.object = object};
     if (object) pjrt_call(p, function, &args, sizeof args, "destroy", &ignored);
+}
+
+ls_status pjrt_compile_ahead(const pjrt *p, int chip, const char *text, size_t length, pjrt_needs *needs,
+                             ls_message *why)
+{
+    packed options = compile_options(chip);
+    pjrt_program program = program_of(text, length);
+    pjrt_ahead_args args = {
+        .topology = p->topology, .program = &program, .options = options.bytes, .options_size = options.used};
+    XLA_TRY(PJRT_CALL(p, Compile, &args, CANNOT_COMPILE, why));
+    ls_status status = pjrt_measure(p, args.executable, needs, why);
+    destroy(p, PJRT_Executable_Destroy, args.executable);
+    return status;
 }
 
 void pjrt_unload(const pjrt *p, pjrt_loaded *loaded)

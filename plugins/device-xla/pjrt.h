@@ -1,4 +1,5 @@
-/* pjrt.h - a PJRT library that was loaded: its client, compiled programs, and arrays on its chips. */
+/* pjrt.h - a PJRT library that was loaded: its client, compiled programs, and arrays on its chips. Or, without chips,
+ * the description of some that programs are compiled for. */
 #ifndef LOCKSTEP_XLA_PJRT_H
 #define LOCKSTEP_XLA_PJRT_H
 
@@ -8,8 +9,9 @@
 
 typedef struct pjrt {
     const pjrt_table *table;
-    pjrt_client *client;
-    pjrt_chip *const *chips; /* of this process */
+    pjrt_client *client;           /* NULL: there is a topology instead */
+    const pjrt_topology *topology; /* and none of the functions on programs and arrays may be called */
+    pjrt_chip *const *chips;       /* of this process; NULL: those of the topology are not there */
     size_t chip_count;
     char platform[80]; /* "cpu", "tpu" */
     char version[200]; /* of the compiler, in the library's words */
@@ -38,6 +40,22 @@ ls_status pjrt_identify(pjrt *p, ls_message *why);
 /* Call a function of the table with arguments of `bytes` bytes. `what` begins the message of an error. */
 ls_status pjrt_call(const pjrt *p, pjrt_position function, void *args, size_t bytes, const char *what, ls_message *why);
 #define PJRT_CALL(p, function, args, what, why) pjrt_call(p, PJRT_##function, args, sizeof *(args), what, why)
+/* A text that a function returned, as far as it fits. */
+void pjrt_copy_text(const pjrt_list_args *from, char *to, size_t size);
+
+/* ---- chips that are not there (topology.c) ---- */
+
+/* What a compiled program needs of each chip. */
+typedef struct pjrt_needs {
+    int64_t code, arguments, results, aliased, temporaries, peak; /* bytes */
+    double operations;                                            /* of floating-point numbers */
+} pjrt_needs;
+
+/* Describe chips in the words of the library ("v5e:2x2"; empty would mean a TPU v2), in place of a client. */
+ls_status pjrt_describe(pjrt *p, const char *name, ls_message *why);
+/* Their kind ("TPU v5 lite"), and the bytes of memory that each has; 0: the library does not say. */
+ls_status pjrt_kind(const pjrt *p, char *kind, size_t size, int64_t *memory, ls_message *why);
+ls_status pjrt_measure(const pjrt *p, const pjrt_executable *executable, pjrt_needs *needs, ls_message *why);
 
 /* ---- programs and arrays (pjrt.c) ---- */
 
@@ -49,6 +67,9 @@ typedef struct pjrt_shape {
 } pjrt_shape;
 
 ls_status pjrt_compile(const pjrt *p, int chip, const char *text, size_t length, pjrt_loaded **loaded, ls_message *why);
+/* Compile for the topology, to see what the program needs there. */
+ls_status pjrt_compile_ahead(const pjrt *p, int chip, const char *text, size_t length, pjrt_needs *needs,
+                             ls_message *why);
 void pjrt_unload(const pjrt *p, pjrt_loaded *loaded);
 /* The compiled program as bytes, which `free` releases. */
 ls_status pjrt_save(const pjrt *p, const pjrt_loaded *loaded, void **bytes, size_t *count, ls_message *why);

@@ -23,6 +23,7 @@ typedef struct pjrt_chip pjrt_chip; /* PJRT calls it a device */
 typedef struct pjrt_buffer pjrt_buffer;
 typedef struct pjrt_executable pjrt_executable; /* a compiled program */
 typedef struct pjrt_loaded pjrt_loaded;         /* the same, ready to run on a chip */
+typedef struct pjrt_topology pjrt_topology;     /* chips that a program can be compiled for, without having them */
 
 typedef pjrt_error *pjrt_function(void *arguments);
 
@@ -56,13 +57,21 @@ static_assert(offsetof(pjrt_table, function) == 40, "position of the first funct
     PJRT_FUNCTION(DeviceDescription_Kind, 26)                                                                          \
     PJRT_FUNCTION(Device_GetDescription, 29)                                                                           \
     PJRT_FUNCTION(Executable_Destroy, 40)                                                                              \
+    PJRT_FUNCTION(Executable_GetCostAnalysis, 46)                                                                      \
     PJRT_FUNCTION(Executable_Serialize, 49)                                                                            \
     PJRT_FUNCTION(LoadedExecutable_Destroy, 50)                                                                        \
     PJRT_FUNCTION(LoadedExecutable_GetExecutable, 51)                                                                  \
     PJRT_FUNCTION(LoadedExecutable_Execute, 55)                                                                        \
     PJRT_FUNCTION(Executable_DeserializeAndLoad, 56)                                                                   \
     PJRT_FUNCTION(Buffer_Destroy, 58)                                                                                  \
-    PJRT_FUNCTION(Buffer_ToHostBuffer, 70)
+    PJRT_FUNCTION(Buffer_ToHostBuffer, 70)                                                                             \
+    PJRT_FUNCTION(TopologyDescription_Create, 82)                                                                      \
+    PJRT_FUNCTION(TopologyDescription_PlatformName, 84)                                                                \
+    PJRT_FUNCTION(TopologyDescription_PlatformVersion, 85)                                                             \
+    PJRT_FUNCTION(TopologyDescription_GetDeviceDescriptions, 86)                                                       \
+    PJRT_FUNCTION(TopologyDescription_Attributes, 88)                                                                  \
+    PJRT_FUNCTION(Compile, 89)                                                                                         \
+    PJRT_FUNCTION(Executable_GetCompiledMemoryStats, 96)
 
 typedef enum pjrt_position {
 #define PJRT_FUNCTION(name, position) PJRT_##name = position,
@@ -244,5 +253,62 @@ typedef struct pjrt_deserialize_args {
     size_t options_size;
 } pjrt_deserialize_args;
 PJRT_SIZE(pjrt_deserialize_args, 64);
+
+/* ---- without chips ---- */
+
+typedef struct pjrt_topology_args {
+    PJRT_HEAD;
+    const char *name;
+    size_t name_size;
+    const void *options;
+    size_t option_count;
+    pjrt_topology *topology; /* out */
+} pjrt_topology_args;
+PJRT_SIZE(pjrt_topology_args, 56);
+
+typedef struct pjrt_ahead_args {
+    PJRT_HEAD;
+    const pjrt_topology *topology;
+    const pjrt_program *program;
+    const void *options;
+    size_t options_size;
+    pjrt_client *client;
+    pjrt_executable *executable; /* out */
+} pjrt_ahead_args;
+PJRT_SIZE(pjrt_ahead_args, 64);
+
+/* In bytes of one chip. Of the host's memory, compiled programs use none. */
+typedef struct pjrt_memory_args {
+    PJRT_HEAD;
+    const pjrt_executable *executable;
+    int64_t code, arguments, results, aliased, temporaries; /* out */
+    int64_t of_host[5];
+    int64_t peak;
+} pjrt_memory_args;
+PJRT_SIZE(pjrt_memory_args, 112);
+
+enum { PJRT_VALUE_INTEGER = 1, PJRT_VALUE_FLOAT = 3 };
+
+/* An attribute of a topology, or a property of a program. */
+typedef struct pjrt_value {
+    PJRT_HEAD;
+    const char *name;
+    size_t name_size;
+    int32_t type;
+    union {
+        int64_t integer;
+        float real;
+    } value;
+    size_t count;
+} pjrt_value;
+PJRT_SIZE(pjrt_value, 56);
+
+typedef struct pjrt_cost_args {
+    PJRT_HEAD;
+    const pjrt_executable *executable;
+    size_t count;             /* out */
+    const pjrt_value *values; /* out: the executable's */
+} pjrt_cost_args;
+PJRT_SIZE(pjrt_cost_args, 40);
 
 #endif

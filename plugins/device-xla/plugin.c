@@ -141,7 +141,9 @@ static ls_status device_mark(void *device, ls_stream *stream, ls_mark_kind mark,
     enter(d);
     bool due = mark == LS_MARK_STEP_ENDED || !d->ended;
     d->ended = mark == LS_MARK_STEP_ENDED;
-    return leave(d, due ? xla_flush(d, why) : LS_OK);
+    ls_status status = due ? xla_flush(d, why) : LS_OK;
+    if (!status && d->ended && xla_is_rehearsal(d)) xla_rehearsal_step(d);
+    return leave(d, status);
 }
 
 static ls_status stream_sync(void *device, ls_stream *stream, ls_message *why)
@@ -202,7 +204,10 @@ static ls_status device_open(const ls_host *host, const ls_device_open_args *arg
     d->recording.end = &d->recording.first;
     pthread_mutex_init(&d->lock, NULL);
     *device = d;
-    return LS_OK;
+    if (!xla_is_rehearsal(d)) return LS_OK;
+    ls_status status = xla_rehearsal_begin(d, why);
+    if (status) device_close(d);
+    return status;
 }
 
 static const ls_device_table table = {

@@ -86,7 +86,7 @@ static ls_status keep(xla_device *d, const ls_operand *x, ls_operand *copy, ls_m
 
 /* ---- calls ---- */
 
-static int count_operands(const ls_call *call)
+int xla_operands(const ls_call *call)
 {
     int count = call->live != NULL;
     for (int i = 0; i < call->n_in; i++) count += call->in[i] != NULL;
@@ -136,7 +136,7 @@ ls_status xla_record(xla_device *d, const ls_call *call, ls_message *why)
 {
     xla_recording *r = &d->recording;
     if (gives_nothing(call)) return LS_OK;
-    xla_note *n = malloc(sizeof *n + (size_t)count_operands(call) * sizeof *n->operand);
+    xla_note *n = malloc(sizeof *n + (size_t)xla_operands(call) * sizeof *n->operand);
     if (!n) return xla_refuse(why, LS_ERR_MEMORY, "no host memory to record an operator");
     n->next = NULL;
     n->call = *call;

@@ -100,7 +100,7 @@ ls_status xla_flush(xla_device *d, ls_message *why)
     const xla_program *program;
     ls_status status = xla_program_get(d, &program, why);
     if (!status && program->n_out) {
-        status = execute(d, program, why);
+        status = xla_is_rehearsal(d) ? xla_run_recording_on_host(d, why) : execute(d, program, why);
         remember(d, program);
     }
     xla_recording_clear(d);

@@ -3,7 +3,8 @@
  * The path of a call: plugin.c (the table of plugin.h) -> record.c keeps it, together with those before it -> when a
  * step has ended or the host wants to see a number, step.c looks for the recording among the programs that are compiled
  * already (cache.c), has it written down (lower.c) and compiled if there is none, and executes it. A row of ops.def
- * without a lowering runs on the host's CPU (host.c).
+ * without a lowering runs on the host's CPU (host.c). If LOCKSTEP_XLA_TOPOLOGY names chips that are not there, programs
+ * are compiled for them and measured (rehearse.c), and everything is computed on the host.
  *
  * Memory is a list of storages. An address is the number of a storage and an offset in bytes. While the device
  * records, storages are numbered in the order in which they are mentioned: two steps that do the same give the same
@@ -63,6 +64,7 @@ typedef struct xla_device {
     xla_recording recording;
     const xla_program *recent[XLA_RECENT]; /* programs executed last, the latest first */
     bool ended;                            /* a step has, since the last began */
+    size_t steps;                          /* that have ended, in a rehearsal */
     pjrt_event *running;                   /* the step being executed; NULL: none */
     pjrt_buffer *fault;                    /* its result that says whether a condition was not met; NULL: none */
     pjrt_buffer **donated;                 /* arrays that it consumes */
@@ -96,6 +98,8 @@ ls_status xla_record(xla_device *d, const ls_call *call, ls_message *why);
 ls_status xla_record_copy(xla_device *d, void *to, const void *from, size_t bytes, ls_message *why);
 /* Forget everything. */
 void xla_recording_clear(xla_device *d);
+/* The number of a call's operands. */
+int xla_operands(const ls_call *call);
 void xla_say(xla_recording *r, const void *bytes, size_t count);
 
 /* ---- execution (step.c, host.c) ---- */
@@ -105,5 +109,20 @@ ls_status xla_flush(xla_device *d, ls_message *why);
 /* Wait for the step being executed. */
 ls_status xla_wait(xla_device *d, ls_message *why);
 ls_status xla_run_on_host(xla_device *d, const ls_call *call, ls_message *why);
+/* The same with all that was recorded. */
+ls_status xla_run_recording_on_host(xla_device *d, ls_message *why);
+
+/* ---- rehearsals: programs for chips that are not there (rehearse.c) ---- */
+
+static inline bool xla_is_rehearsal(const xla_device *d)
+{
+    return d->pjrt->topology;
+}
+
+ls_status xla_rehearsal_begin(xla_device *d, ls_message *why);
+/* A step has ended. */
+void xla_rehearsal_step(xla_device *d);
+/* Compile, and report what the program needs. */
+void xla_compile_ahead(xla_device *d, const shlo *text);
 
 #endif

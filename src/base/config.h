@@ -53,6 +53,8 @@
                "library through which device xla reaches its chips (empty: a TPU's, or a CPU's)")                      \
     LS_SETTING(XLA_CACHE, TEXT, "",                                                                                    \
                "folder of compiled programs (empty: lockstep/xla in the user's cache; off: none)")                     \
+    LS_SETTING(XLA_TOPOLOGY, TEXT, "", "chips to compile for, on a host without them: v5e:2x2 (empty: none)")          \
+    LS_SETTING(XLA_REPORT, TEXT, "", "file for what programs compiled for such chips need (empty: the log)")           \
     LS_SETTING(MIXED_PRECISION, TEXT, "", "no, bf16 or fp16, unless the program says")                                 \
     LS_SETTING(CHECK_FINITE, SWITCH, "0", "fail at the first result or gradient that is NaN or infinite, and name it") \
     LS_SETTING(GRADIENT_ACCUMULATION_STEPS, TEXT, "", "batches for one optimiser step (empty: as the program says)")

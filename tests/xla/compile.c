@@ -1,0 +1,111 @@
+/* compile.c - lockstep compile, with a library that pretends to know TPUs. */
+#include "check.h"
+
+#include <stdlib.h>
+#include <sys/wait.h>
+
+#define COMPILE LOCKSTEP_COMMAND " compile "
+#define MLP PUPIL " mlp 8 20 "
+
+static char output[1 << 16];
+
+/* The exit code of a shell command, and its output. */
+static int run(const char *settings, const char *command)
+{
+    char line[4096];
+    snprintf(line, sizeof line,
+             "export LOCKSTEP_PLUGIN_PATH=%s LOCKSTEP_PJRT_LIBRARY=%s LOCKSTEP_NUM_THREADS=1 %s; { %s; } 2>&1",
+             PLUGIN_FOLDER, STANDIN, settings, command);
+    FILE *pipe = popen(line, "r");
+    size_t length = pipe ? fread(output, 1, sizeof output - 1, pipe) : 0;
+    output[length] = '\0';
+    int status = pipe ? pclose(pipe) : -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+#define HAS(words) CHECK_MSG(strstr(output, words), "\"%s\" is not in:\n%s", words, output)
+#define LACKS(words) CHECK_MSG(!strstr(output, words), "\"%s\" is in:\n%s", words, output)
+
+/* The row of the second step: all parameters and the state of the optimiser are arguments, and results take their
+ * memory. The network has 20 x 64 + 64 + 64 x 10 + 10 = 1994 numbers, with two more for each in AdamW. */
+static void a_step_says_what_it_needs(void)
+{
+    CHECK(run("", COMPILE "--topology v5e:2x2 " MLP "3") == 0);
+    HAS("v5e:2x2: 4 x Pretended TPU, 1.0 MiB each\n");
+    const char *row = strstr(output, "\n     2 ");
+    CHECK_MSG(row, "there is no step 2 in:\n%s", output);
+    long long calls = 0;
+    double arguments = 0, results = 0, aliased = 0, temporaries = 0, peak = 0, operations = 0;
+    CHECK(row && sscanf(row, "%*d %lld %lf KiB %lf KiB %lf KiB %lf KiB %lf KiB %*f %*s %*f KiB %lf", &calls, &arguments,
+                        &results, &aliased, &temporaries, &peak, &operations) == 7);
+    CHECK(calls > 10);
+    CHECK_NEAR(aliased, 3 * 1994 * 4 / 1024.0, 0.3);
+    CHECK(arguments > aliased && temporaries == arguments && operations == 5);
+    HAS("Step 2 needs ");
+    HAS(": fits into 1.0 MiB\n");
+}
+
+/* Values are those of the CPU: the program sees no difference. */
+static void the_program_goes_on_with_values(void)
+{
+    CHECK(run("", "LOCKSTEP_DEVICE=cpu " MLP "3 > compile_cpu.txt; " COMPILE "--topology v5e:1x1 --steps 9 " MLP
+                  "3 | grep loss > compile_xla.txt; cmp compile_cpu.txt compile_xla.txt; code=$?; "
+                  "rm compile_cpu.txt compile_xla.txt; exit $code") == 0);
+}
+
+static void it_ends_after_the_steps_asked_for(void)
+{
+    CHECK(run("", COMPILE "--topology v5e:1x1 --steps 1 " MLP "1000000 | grep -c ^loss") != 0); /* none was printed */
+    CHECK(run("", COMPILE "--topology v5e:1x1 " MLP "50") == 0);
+    HAS("Step 2 needs ");
+    LACKS("\n     3 ");
+}
+
+static void what_does_not_fit_is_the_compilers_word(void)
+{
+    CHECK(run("PRETENDED_MEMORY=20000", COMPILE "--topology v5e:2x2 " MLP "3") == 1);
+    HAS("XLA cannot compile the program: CompileTimeHbmOom: it exceeds available HBM\n");
+    HAS("cannot be compiled for v5e:2x2: a smaller batch or bf16 needs less memory\n");
+    LACKS("fits into");
+}
+
+static void chips_must_be_named(void)
+{
+    CHECK(run("", COMPILE MLP "3") == 2);
+    HAS("lockstep compile: name the chips: --topology v5e:2x2\n");
+    CHECK(run("", COMPILE "--topology '' " MLP "3") == 2);
+    HAS("lockstep compile: --topology needs a value\n");
+    CHECK(run("", COMPILE "--topology v99:2x2 " MLP "3") == 1);
+    HAS("Unknown TPU topology");
+    CHECK(run("", COMPILE "--topology v5e:2x2") == 2);
+    HAS("lockstep compile: give a program; see lockstep help compile\n");
+    CHECK(run("", COMPILE "--topology v5e:2x2 --steps 0 true") == 2);
+    HAS("--steps must be at least 1");
+}
+
+static void a_library_may_have_no_such_chips(void)
+{
+    CHECK(run("PRETENDED_TOPOLOGIES=none", COMPILE "--topology v5e:2x2 " MLP "3") == 1);
+    HAS("this PJRT library cannot compile for chips that are not there, but libtpu can (pip install libtpu)");
+}
+
+static void the_program_must_use_the_device(void)
+{
+    CHECK(run("", COMPILE "--topology v5e:2x2 " MLP "3 --device cpu") == 1);
+    HAS("pupil has not used device xla: does it name another?\n");
+    CHECK(run("", COMPILE "--topology v5e:2x2 -- sh -c 'exit 7'") == 7);
+    CHECK(run("", COMPILE "--topology v5e:2x2 no_such_program") == 127);
+    HAS("lockstep compile: no_such_program: No such file or directory\n");
+}
+
+int main(void)
+{
+    CHECK_RUN(a_step_says_what_it_needs);
+    CHECK_RUN(the_program_goes_on_with_values);
+    CHECK_RUN(it_ends_after_the_steps_asked_for);
+    CHECK_RUN(what_does_not_fit_is_the_compilers_word);
+    CHECK_RUN(chips_must_be_named);
+    CHECK_RUN(a_library_may_have_no_such_chips);
+    CHECK_RUN(the_program_must_use_the_device);
+    return check_done();
+}
