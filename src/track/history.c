@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/file.h"
 #include "base/memory.h"
@@ -59,15 +60,27 @@ static bool add_point(ls_history_series *series, double step, double value)
 bool ls_history_add(ls_history *history, const char *name, size_t length, double step, double value)
 {
     ls_history_series *series = series_named(history, name, length);
-    return series && add_point(series, step, value);
+    if (!series) return false;
+    history->rewound = history->rewound || (series->count && series->x[series->count - 1] >= step);
+    return add_point(series, step, value);
 }
 
 bool ls_history_add_time(ls_history *history, double step, double seconds)
 {
-    return add_point(&history->times, step, seconds);
+    const ls_history_series *times = &history->times;
+    bool other_steps = !history->rewound && times->count && times->x[times->count - 1] > step;
+    history->rewound = false;
+    return other_steps || add_point(&history->times, step, seconds);
 }
 
 /* ---- files ---- */
+
+/* A file itself, or one that a link leads to? */
+static bool is_file(const char *path, bool linked)
+{
+    struct stat status;
+    return (linked ? stat(path, &status) : lstat(path, &status)) == 0 && S_ISREG(status.st_mode);
+}
 
 static bool read_file(ls_history *history, const char *path, ls_message *why)
 {
@@ -91,14 +104,15 @@ static int is_event_file(const struct dirent *entry)
 }
 
 /* Read all event files of the folder, oldest first: their names start with the time. */
-static bool read_sessions(ls_history *history, const char *folder, int *found, ls_message *why)
+static bool read_sessions(ls_history *history, const char *folder, bool linked, int *found, ls_message *why)
 {
     struct dirent **entries;
     int count = scandir(folder, &entries, is_event_file, alphasort);
     bool ok = true;
     for (int i = 0; i < count; i++) {
         char path[LS_TRACK_PATH];
-        ok = ok && ls_track_path(path, folder, entries[i]->d_name, why) && read_file(history, path, why);
+        ok = ok && ls_track_path(path, folder, entries[i]->d_name, why);
+        if (ok && (linked || is_file(path, false))) ok = read_file(history, path, why);
         free(entries[i]);
     }
     if (count >= 0) free(entries);
@@ -106,16 +120,16 @@ static bool read_sessions(ls_history *history, const char *folder, int *found, l
     return ok;
 }
 
-static bool read_folder(ls_history *history, const char *folder, ls_message *why)
+static bool read_folder(ls_history *history, const char *folder, bool linked, ls_message *why)
 {
     static const char *const files[] = {LS_TRACK_JSONL, LS_TRACK_CSV};
     char path[LS_TRACK_PATH];
     for (int i = 0; i < 2; i++) {
         if (!ls_track_path(path, folder, files[i], why)) return false;
-        if (ls_path_kind_of(path) == LS_PATH_FILE) return read_file(history, path, why);
+        if (is_file(path, linked)) return read_file(history, path, why);
     }
     int found;
-    if (!read_sessions(history, folder, &found, why)) return false;
+    if (!read_sessions(history, folder, linked, &found, why)) return false;
     if (found > 0) return true;
     ls_message_set(why, "%.100s contains no " LS_TRACK_JSONL ", " LS_TRACK_CSV " or " LS_TRACK_EVENTS "*", folder);
     return false;
@@ -137,6 +151,8 @@ void ls_history_clear(ls_history *history)
     ls_sys_free(history->series);
     history->series = NULL;
     history->count = history->capacity = 0;
+    history->rewound = false;
+    history->lines = 0;
     ls_name_table_free(&history->names);
     clear_series(&history->times);
 }
@@ -146,10 +162,10 @@ static void clear(void *object)
     ls_history_clear(object);
 }
 
-bool ls_history_load(ls_history *history, const char *path, ls_message *why)
+bool ls_history_load(ls_history *history, const char *path, bool linked, ls_message *why)
 {
     bool folder = ls_path_kind_of(path) == LS_PATH_FOLDER;
-    return folder ? read_folder(history, path, why) : read_file(history, path, why);
+    return folder ? read_folder(history, path, linked, why) : read_file(history, path, why);
 }
 
 ls_history *ls_history_read(ls_run *run, const char *path)
@@ -159,7 +175,7 @@ ls_history *ls_history_read(ls_run *run, const char *path)
     ls_history *history = ls_object_new(run, LS_OBJECT_HISTORY, sizeof *history, clear);
     if (!history) return NULL;
     ls_message why = {{0}};
-    if (ls_history_load(history, path, &why)) return history;
+    if (ls_history_load(history, path, true, &why)) return history;
     ls_fail(&run->errors, why.text[0] ? LS_ERR_IO : LS_ERR_MEMORY, "ls_history_read: %s",
             why.text[0] ? why.text : "no memory for the values");
     ls_object_free(history);

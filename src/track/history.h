@@ -20,20 +20,24 @@ struct ls_history {
     ls_history_series *series; /* in order of first appearance */
     ls_name_table names;       /* from name to index */
     ls_history_series times;   /* when each step was recorded, in seconds since 1970; unnamed */
+    bool rewound;              /* a value of this record replaced later ones: the run was resumed from there */
+    int64_t lines;             /* read so far, of JSON */
 };
 
 /* Add a point. If a resumed run repeats steps, the new values replace the old ones. False: out of memory. The name has
  * `length` bytes, none of them zero. */
 bool ls_history_add(ls_history *history, const char *name, size_t length, double step, double value);
+/* When a record was made, after its values. One of smaller steps than before that repeats none, such as epochs, does
+ * not say when those steps were. */
 bool ls_history_add_time(ls_history *history, double step, double seconds);
 
-/* Add what is in a file, or in the folder of a run. False as for the readers below, whose messages then name the
- * file. */
-bool ls_history_load(ls_history *history, const char *path, ls_message *why);
+/* Add what is in a file, or in the folder of a run; `linked`: also in files that a link leads to. False as for the
+ * readers below, whose messages then name the file. */
+bool ls_history_load(ls_history *history, const char *path, bool linked, ls_message *why);
 /* Free all series and leave it empty. */
 void ls_history_clear(ls_history *history);
 
-/* Read one file. False on failure, with the reason in `why`, which stays empty if out of memory. An incomplete last
+/* Read one file, JSON lines also piece by piece. False on failure, with the reason in `why`, which stays empty if out of memory. An incomplete last
  * line or record is ignored: it is being written, or was cut off by a crash. */
 bool ls_history_read_jsonl(ls_history *history, const char *text, size_t size, ls_message *why);
 bool ls_history_read_csv(ls_history *history, const char *text, size_t size, ls_message *why);

@@ -10,9 +10,9 @@
 /* ---- JSON lines ---- */
 
 /* Add all numbers of a line; null means NaN. Without "step" the line number is the step. */
-static bool add_line(ls_history *history, const ls_json *line, int64_t number)
+static bool add_line(ls_history *history, const ls_json *line)
 {
-    double step = ls_json_number(ls_json_get(line, "step"), (double)number);
+    double step = ls_json_number(ls_json_get(line, "step"), (double)history->lines);
     for (const ls_json *value = ls_json_members(line); value; value = value->next) {
         bool counts = value->type == LS_JSON_INTEGER || value->type == LS_JSON_REAL || value->type == LS_JSON_NULL;
         if (!counts || strcmp(value->key, "step") == 0 || strcmp(value->key, "time") == 0) continue;
@@ -26,16 +26,16 @@ static bool add_line(ls_history *history, const ls_json *line, int64_t number)
 bool ls_history_read_jsonl(ls_history *history, const char *text, size_t size, ls_message *why)
 {
     const char *end = text + size, *line_end;
-    for (int64_t number = 0; (line_end = memchr(text, '\n', (size_t)(end - text))); number++, text = line_end + 1) {
+    for (; (line_end = memchr(text, '\n', (size_t)(end - text))); history->lines++, text = line_end + 1) {
         if (line_end == text) continue;
         ls_message what = {{0}};
         ls_json *line = ls_json_read(text, (size_t)(line_end - text), &what);
         if (!line || line->type != LS_JSON_OBJECT) {
-            ls_message_set(why, "line %lld is not a JSON object: %.150s", (long long)number + 1, what.text);
+            ls_message_set(why, "line %lld is not a JSON object: %.150s", (long long)history->lines + 1, what.text);
             ls_json_free(line);
             return false;
         }
-        bool ok = add_line(history, line, number);
+        bool ok = add_line(history, line);
         ls_json_free(line);
         if (!ok) return false;
     }
@@ -80,7 +80,7 @@ typedef struct header {
 static bool add_row(ls_history *history, header columns, const char *row, const char *row_end)
 {
     char cell[CELL], name[CELL];
-    double step, value;
+    double step, value, time = (double)NAN;
     const char *at = row, *names = columns.begin;
     take_cell(&names, columns.end, name);
     take_cell(&at, row_end, cell);
@@ -88,11 +88,10 @@ static bool add_row(ls_history *history, header columns, const char *row, const 
     while (at && names) {
         size_t length = take_cell(&names, columns.end, name);
         if (take_cell(&at, row_end, cell) == 0 || !read_number(cell, &value)) continue;
-        bool is_time = strcmp(name, "time") == 0;
-        if (!(is_time ? ls_history_add_time(history, step, value) : ls_history_add(history, name, length, step, value)))
-            return false;
+        if (strcmp(name, "time") == 0) time = value;
+        else if (!ls_history_add(history, name, length, step, value)) return false;
     }
-    return true;
+    return isnan(time) || ls_history_add_time(history, step, time);
 }
 
 bool ls_history_read_csv(ls_history *history, const char *text, size_t size, ls_message *why)

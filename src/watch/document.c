@@ -1,6 +1,7 @@
 /* document.c - what the page shows, as JSON. */
 #include "watch/document.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -92,7 +93,7 @@ static void put_series(ls_json_writer *w, const char *key, const ls_history *his
         ls_json_put_object(w, NULL);
         ls_json_put_text(w, "name", series->name);
         ls_json_put_integer(w, "count", series->count);
-        ls_json_put_number(w, "last", series->y[series->count - 1]);
+        ls_json_put_number(w, "last", series->count ? series->y[series->count - 1] : (double)NAN);
         ls_thin_put(w, series);
         ls_json_put_end(w);
     }

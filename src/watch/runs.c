@@ -94,7 +94,7 @@ static void look_into(look *l, const char *name, int depth)
     if (!ls_track_path(path, l->folder->path, name, NULL)) return;
     DIR *listing = opendir(path);
     if (!listing) return;
-    uint64_t version = 0, life = 0;
+    uint64_t version = 0, recorded = 0, life = 0;
     bool has_values = false;
     for (const struct dirent *entry; (entry = readdir(listing));) {
         struct stat status;
@@ -109,12 +109,14 @@ static void look_into(look *l, const char *name, int depth)
         file_kind kind = S_ISREG(status.st_mode) ? kind_of(entry->d_name) : FILE_OTHER;
         has_values = has_values || kind == FILE_VALUES;
         if (kind == FILE_LIFE) life = hash_of(entry->d_name, &status);
+        else if (kind == FILE_VALUES) recorded += hash_of(entry->d_name, &status);
         else if (kind != FILE_OTHER) version += hash_of(entry->d_name, &status);
     }
     closedir(listing);
     ls_watched_run *run = has_values ? run_named(l->folder, name) : NULL;
     if (!run) return;
-    run->version = version;
+    run->version = version + recorded;
+    run->recorded = recorded;
     run->life = life;
     run->found = true;
 }
@@ -223,9 +225,10 @@ void ls_watched_read(const ls_watched_folder *folder, ls_watched_run *run)
 {
     char path[LS_TRACK_PATH];
     if (run->read_version == run->version) return;
-    if (!follow(&run->values, folder, run, LS_TRACK_JSONL) &&
+    if (run->read_recorded != run->recorded && !follow(&run->values, folder, run, LS_TRACK_JSONL) &&
         ls_track_path(path, folder->path, run->name, &run->values.problem))
-        ls_history_load(&run->values.history, path, &run->values.problem);
+        ls_history_load(&run->values.history, path, false, &run->values.problem);
     follow(&run->system, folder, run, LS_TRACK_SYSTEM);
     run->read_version = run->version;
+    run->read_recorded = run->recorded;
 }

@@ -24,10 +24,11 @@ typedef struct ls_followed {
 typedef struct ls_watched_run {
     char *name;         /* path below the folder, any bytes; "." is the folder itself */
     uint64_t version;   /* changes when a file of the run does */
+    uint64_t recorded;  /* changes when a file of its values does */
     uint64_t life;      /* changes with its signs of life (track/status.h); 0: there are none */
     ls_followed values; /* recorded by the program, as of `read_version` */
     ls_followed system; /* rates and memory */
-    uint64_t read_version;
+    uint64_t read_version, read_recorded;
     bool found; /* by the current look */
 } ls_watched_run;
 

@@ -2,6 +2,7 @@
 #include "watch/thin.h"
 
 #include <math.h>
+#include <stddef.h>
 
 typedef struct bucket {
     double x, mean, low, high;
@@ -24,28 +25,23 @@ static bucket bucket_at(const ls_history_series *s, int64_t i, int64_t count)
     return b;
 }
 
-typedef enum part { PART_X, PART_MEAN, PART_LOW, PART_HIGH } part;
-
-static void put_array(ls_json_writer *w, const char *key, const ls_history_series *s, int64_t count, part which)
+/* The members of buckets at an offset. */
+static void put_array(ls_json_writer *w, const char *key, const bucket *buckets, int64_t count, size_t offset)
 {
     ls_json_put_array(w, key);
-    for (int64_t i = 0; i < count; i++) {
-        bucket b = bucket_at(s, i, count);
-        ls_json_put_number(w, NULL,
-                           which == PART_X      ? b.x
-                           : which == PART_MEAN ? b.mean
-                           : which == PART_LOW  ? b.low
-                                                : b.high);
-    }
+    for (int64_t i = 0; i < count; i++)
+        ls_json_put_number(w, NULL, *(const double *)((const char *)&buckets[i] + offset));
     ls_json_put_end(w);
 }
 
 void ls_thin_put(ls_json_writer *w, const ls_history_series *series)
 {
     int64_t count = series->count < LS_THIN_POINTS ? series->count : LS_THIN_POINTS;
-    put_array(w, "x", series, count, PART_X);
-    put_array(w, "y", series, count, PART_MEAN);
+    bucket buckets[LS_THIN_POINTS];
+    for (int64_t i = 0; i < count; i++) buckets[i] = bucket_at(series, i, count);
+    put_array(w, "x", buckets, count, offsetof(bucket, x));
+    put_array(w, "y", buckets, count, offsetof(bucket, mean));
     if (series->count == count) return;
-    put_array(w, "low", series, count, PART_LOW);
-    put_array(w, "high", series, count, PART_HIGH);
+    put_array(w, "low", buckets, count, offsetof(bucket, low));
+    put_array(w, "high", buckets, count, offsetof(bucket, high));
 }

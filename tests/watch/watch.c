@@ -137,6 +137,26 @@ static void values_arrive_as_they_are_recorded(void)
     end(s);
 }
 
+/* Values of other steps, such as epochs, do not take the times of steps away; lines without a step are counted on. */
+static void steps_may_be_of_several_kinds(void)
+{
+    folder_fresh(FOLDER);
+    make_run("a", "{\"step\":10,\"time\":1,\"loss\":4}\n{\"step\":20,\"time\":2,\"loss\":3}\n"
+                  "{\"step\":1,\"time\":3,\"accuracy\":0.5}\n{\"step\":30,\"time\":4,\"loss\":3}\n");
+    make_run("b", "{\"loss\":4}\n{\"loss\":3}\n");
+    served s = serve();
+    ls_json *root = run_document(s, "a"), *counted = run_document(s, "b");
+    const ls_json *times = ls_json_get(ls_json_get(root, "times"), "y");
+    CHECK(times->count == 3 && ls_json_number(ls_json_first(times), 0) == 1);
+    ls_json_free(root), ls_json_free(counted);
+    put(FOLDER "/b/values.jsonl", "a", "{\"loss\":2}\n{\"loss\":1}\n");
+    usleep(600000); /* a look at the folder is fresh for half a second */
+    counted = run_document(s, "b");
+    CHECK(ls_json_integer(ls_json_get(ls_json_first(ls_json_get(counted, "series")), "count"), 0) == 4);
+    ls_json_free(counted);
+    end(s);
+}
+
 static void a_file_that_is_written_anew_is_read_anew(void)
 {
     folder_fresh(FOLDER);
@@ -307,6 +327,14 @@ static void nothing_outside_the_folder_is_served(void)
     mkdir(FOLDER "/b", 0777);
     CHECK(symlink("../../watch_outside/values.jsonl", FOLDER "/b/values.jsonl") == 0);
     CHECK(symlink("../../watch_outside/values.jsonl", FOLDER "/a/config.json") == 0);
+    static const char *const links[] = {"values.jsonl", "events.out.tfevents.1"}; /* beside a file */
+    mkdir(FOLDER "/c", 0777);
+    put(FOLDER "/c/values.csv", "w", "step,loss\n1,4\n");
+    for (int i = 0; i < 2; i++) {
+        char link[300];
+        snprintf(link, sizeof link, FOLDER "/c/%s", links[i]);
+        CHECK(symlink("../../watch_outside/values.jsonl", link) == 0);
+    }
     served s = serve();
     static const char *const names[] = {"..", "../watch_outside", "link", "b", "a/../../watch_outside", "%2e%2e", ""};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -318,6 +346,9 @@ static void nothing_outside_the_folder_is_served(void)
     char *body;
     CHECK(asked(s, "GET /api/run?name=a HTTP/1.1\r\n" HOST "\r\n", &body) == 200);
     CHECK(!strstr(body, "secret"));
+    free(body);
+    CHECK(asked(s, "GET /api/run?name=c HTTP/1.1\r\n" HOST "\r\n", &body) == 200);
+    CHECK_MSG(!strstr(body, "secret") && strstr(body, "loss"), "%s", body);
     free(body);
     end(s);
 }
@@ -380,6 +411,7 @@ int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
     CHECK_RUN_FORK(values_arrive_as_they_are_recorded);
+    CHECK_RUN_FORK(steps_may_be_of_several_kinds);
     CHECK_RUN_FORK(a_file_that_is_written_anew_is_read_anew);
     CHECK_RUN_FORK(a_run_whose_name_is_not_utf8_can_be_asked_for);
     CHECK_RUN_FORK(the_list_has_runs_of_every_format_below_the_folder);

@@ -71,7 +71,7 @@ function showRuns() {
   for (const run of state.runs.values()) {
     if (!run.name.toLowerCase().includes(find)) continue;
     const item = make("li"), label = item.appendChild(make("label")), box = make("input");
-    const said = run.times || run.problem ? describe(run) : { text: "", className: "state", live: false };
+    const said = run.times || run.status || run.problem || run.complaint ? describe(run) : { text: "", className: "state", live: false };
     box.type = "checkbox";
     box.checked = state.shown.has(run.id);
     box.addEventListener("change", () => {
@@ -277,7 +277,8 @@ async function ask(path) {
 /* The run as it is now, `known` if nothing of it has changed, or null if it has been deleted since it was listed. */
 async function askRun(known, { id, version, life }) {
   let run = known;
-  if (known.version !== version) {
+  /* Values only of those that are shown, and of those that say nothing else about themselves. */
+  if (known.version !== version && (state.shown.has(id) || /^0*$/.test(life))) {
     const { life: before, status, complaint } = known;
     run = await ask("api/run?name=" + id);
     if (!run) return null;
