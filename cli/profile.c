@@ -1,6 +1,7 @@
 /* profile.c - lockstep profile: run a program and show where its time went. */
 #include <lockstep.h>
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -14,7 +15,7 @@
 
 #include "options.h"
 
-/* The folder of a program's second run, and so on, in that of the first. */
+/* The folder of a second run, and so on, in that of the first. */
 #define NEXT_RUN "run_%d"
 
 /* How a program ended. */
@@ -76,6 +77,23 @@ static int exit_code(const char *program, ending how)
     return 128 + number;
 }
 
+/* Remove what processes of an earlier program have left, which nothing joined: of a launch that was killed, say. */
+static void remove_parts(const char *folder)
+{
+    DIR *listing = opendir(folder);
+    for (const struct dirent *entry; listing && (entry = readdir(listing));)
+        if (strncmp(entry->d_name, "rank_", 5) == 0) unlinkat(dirfd(listing), entry->d_name, 0);
+    if (listing) closedir(listing);
+}
+
+/* The folder of a run, counted from 1; false if it does not exist. */
+static bool folder_of_run(char path[PATH_MAX + 32], const char *folder, int number)
+{
+    if (number == 1) snprintf(path, PATH_MAX + 32, "%s", folder);
+    else snprintf(path, PATH_MAX + 32, "%s/" NEXT_RUN, folder, number);
+    return access(path, F_OK) == 0;
+}
+
 /* Print the tables of the first process, and of the others what comes before the first empty line: the whole. */
 static void show(const char *folder)
 {
@@ -100,9 +118,7 @@ static int show_runs(ls_run *run, const char *folder)
 {
     char path[PATH_MAX + 32];
     for (int number = 1;; number++) {
-        if (number == 1) snprintf(path, sizeof path, "%s", folder);
-        else snprintf(path, sizeof path, "%s/" NEXT_RUN, folder, number);
-        if (access(path, F_OK) != 0) return number - 1;
+        if (!folder_of_run(path, folder, number)) return number - 1;
         if (ls_profile_join(run, path)) {
             show(path);
             continue;
@@ -125,6 +141,8 @@ static int run_profile(int argc, char **argv)
         fprintf(stderr, "lockstep profile: %s: %s\n", folder, strerror(errno));
         return 1;
     }
+    char path[PATH_MAX + 32];
+    for (int number = 1; folder_of_run(path, full, number); number++) remove_parts(path);
     setenv("LOCKSTEP_PROFILE", full, true);
     ending how = run_program(argv + program);
     unsetenv("LOCKSTEP_PROFILE");

@@ -35,7 +35,8 @@ LS_API bool ls_profile_begin_sized(ls_run *run, const ls_profile_opts *opts, siz
 LS_API bool ls_profile_end(ls_run *run);                                                        /* false */
 
 /* Make trace.json and profile.txt of what processes with LOCKSTEP_PROFILE=FOLDER have left there. False (and an error,
- * LS_ERR_STATE) if there is nothing. A second run of the same process is in FOLDER/run_2, and so on. */
+ * LS_ERR_STATE) if there is nothing. Warns of processes of the job that have left nothing. A second run is in
+ * FOLDER/run_2, and so on. */
 LS_API bool ls_profile_join(ls_run *run, const char *folder);
 
 #ifdef __cplusplus

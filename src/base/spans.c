@@ -123,10 +123,10 @@ void ls_spans_add(ls_span_kind kind, const char *name, const char *site, int64_t
     pthread_mutex_unlock(&others);
 }
 
-bool ls_spans_begin(void)
+ls_status ls_spans_begin(void)
 {
     ls_spans *spans = ls_sys_alloc(sizeof *spans);
-    if (!spans) return false;
+    if (!spans) return LS_ERR_MEMORY;
     pthread_mutex_lock(&others);
     bool first = !atomic_load(&measured);
     if (first) {
@@ -136,7 +136,7 @@ bool ls_spans_begin(void)
     }
     pthread_mutex_unlock(&others);
     if (!first) ls_sys_free(spans);
-    return first;
+    return first ? LS_OK : LS_ERR_STATE;
 }
 
 ls_spans *ls_spans_end(void)

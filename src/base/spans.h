@@ -10,6 +10,8 @@
 #ifndef LOCKSTEP_BASE_SPANS_H
 #define LOCKSTEP_BASE_SPANS_H
 
+#include <lockstep/base.h>
+
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -59,8 +61,8 @@ typedef struct ls_spans {
     ls_span_lane program, background; /* of the thread that takes the profile; of all others */
 } ls_spans;
 
-/* Start measuring in all threads of this process. False: out of memory, or it is being done already. */
-bool ls_spans_begin(void);
+/* Start measuring in all threads of this process. LS_ERR_STATE: it is being done already; LS_ERR_MEMORY. */
+ls_status ls_spans_begin(void);
 /* Stop, and return what was measured; NULL if nothing was. The caller frees it. */
 ls_spans *ls_spans_end(void);
 void ls_spans_free(ls_spans *spans); /* NULL is accepted */

@@ -43,6 +43,7 @@ typedef struct ls_session {
     bool flushes_denormals; /* set by this run: ls_finish() resets it */
     ls_claim *claims;       /* folders locked by this run */
     char *profile;          /* folder for the profile that is being taken; NULL: none */
+    bool profile_is_whole;  /* of the whole run, not of a block */
     char *project_dir;
     bool project_named, project_open; /* by the program or a flag; created and writable */
     char *resume;                     /* folder to restore at the first epoch, or "latest"; NULL: none, or done */

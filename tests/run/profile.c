@@ -1,4 +1,5 @@
 /* profile.c - a profile counts what happened, names modules, and leaves nothing behind. */
+#include <lockstep/comm.h>
 #include <lockstep/data.h>
 #include <lockstep/nn.h>
 #include <lockstep/ops.h>
@@ -161,7 +162,35 @@ static void all_processes_are_in_one_timeline(void)
     CHECK_HAS(tables, "rank 1 of 2");
     CHECK_HAS(tables, "waiting for other processes");
     free(tables);
-    CHECK(access(FOLDER "/d/rank_0.events", F_OK) != 0);
+    CHECK(access(FOLDER "/d/rank_0_of_2.events", F_OK) != 0);
+}
+
+static int64_t calls_named(const ls_span_lane *lane, const char *name)
+{
+    int64_t calls = 0;
+    for (int32_t i = 0; i < lane->total_count; i++)
+        if (strcmp(lane->totals[i].name, name) == 0) calls += lane->totals[i].count;
+    return calls;
+}
+
+static void add_up_in_a_group(ls_run *run)
+{
+    ls_tensor *x = ls_ones(run, LS_F32, 1000);
+    ls_all_reduce(ls_comm_of(run), x, LS_REDUCE_SUM); /* opens the group */
+    if (ls_is_main(run)) CHECK(ls_spans_begin() == LS_OK);
+    for (int i = 0; i < 3; i++) ls_all_reduce(ls_comm_of(run), x, LS_REDUCE_SUM);
+    ls_spans *spans = ls_is_main(run) ? ls_spans_end() : NULL;
+    if (!spans) return;
+    CHECK(calls_named(&spans->program, "all-reduce") == 3 && calls_named(&spans->program, "all-gather") == 0);
+    ls_spans_free(spans);
+}
+
+/* How processes agree on a call is part of it. */
+static void a_collective_of_devices_counts_once(void)
+{
+    team_device = GROUPED_DEVICE;
+    team_run(2, add_up_in_a_group);
+    team_device = NULL;
 }
 
 static void an_asynchronous_device_is_said_to_be_one(void)
@@ -181,8 +210,8 @@ static void an_asynchronous_device_is_said_to_be_one(void)
 
 static void totals_are_complete_when_the_timeline_is_full(void)
 {
-    CHECK(ls_spans_begin());
-    CHECK(!ls_spans_begin());
+    CHECK(ls_spans_begin() == LS_OK);
+    CHECK(ls_spans_begin() == LS_ERR_STATE);
     for (int i = 0; i < LS_SPANS_MOST + 10; i++)
         ls_spans_add(LS_SPAN_OPERATOR, i % 2 ? "odd" : "even", NULL, ls_spans_clock());
     ls_spans *spans = ls_spans_end();
@@ -192,13 +221,14 @@ static void totals_are_complete_when_the_timeline_is_full(void)
     CHECK(!ls_spans_end());
 }
 
-static void take_two_runs(void)
+static void take_runs(int first, int last)
 {
     setenv("LOCKSTEP_PROFILE", FOLDER "/runs", 1);
-    for (int i = 1; i <= 2; i++) {
+    CHECK(freopen("/dev/null", "w", stderr));
+    for (int i = first; i <= last; i++) {
         ls_run *run = ls_init(NULL, NULL, .device = "cpu");
         ls_tensor *x = ls_ones(run, LS_F32, 4);
-        for (int j = 0; j < i; j++) ls_add(x, x);
+        ls_profile(run, .folder = FOLDER "/block") for (int j = 0; j < i; j++) ls_add(x, x); /* part of the whole */
         if (ls_finish(run) != 0) _exit(1);
     }
     _exit(0);
@@ -206,19 +236,43 @@ static void take_two_runs(void)
 
 static void every_run_of_a_process_keeps_its_profile(void)
 {
-    int status = -1;
-    pid_t process = fork();
-    if (process == 0) take_two_runs();
-    CHECK(waitpid(process, &status, 0) == process && status == 0);
+    static const char *const folders[] = {FOLDER "/runs", FOLDER "/runs/run_2", FOLDER "/runs/run_3"};
+    for (int i = 0; i < 2; i++) { /* two programs: one with two runs, one with a third */
+        int status = -1;
+        pid_t process = fork();
+        if (process == 0) take_runs(i ? 3 : 1, i ? 3 : 2);
+        CHECK(waitpid(process, &status, 0) == process && status == 0);
+    }
     ls_run *run = ls_init(NULL, NULL, .device = "cpu");
-    CHECK(ls_profile_join(run, FOLDER "/runs") && ls_profile_join(run, FOLDER "/runs/run_2"));
+    for (int i = 0; i < 3; i++) CHECK(ls_profile_join(run, folders[i]));
     CHECK(ls_finish(run) == 0);
-    static const char *const folders[] = {FOLDER "/runs", FOLDER "/runs/run_2"};
-    for (int i = 0; i < 2; i++) {
+    CHECK(access(FOLDER "/block", F_OK) != 0);
+    for (int i = 0; i < 3; i++) {
         ls_json *trace = trace_of(folders[i]);
         CHECK(events_named(trace, 0, "add", NULL) == i + 1);
         ls_json_free(trace);
     }
+}
+
+static void ranks_without_a_profile_are_named(void)
+{
+    folder_fresh(FOLDER "/parts");
+    static const char *const parts[] = {"rank_10_of_12", "rank_0_of_12", "rank_2_of_12"};
+    for (int i = 0; i < 3; i++) {
+        char path[100];
+        snprintf(path, sizeof path, FOLDER "/parts/%s.events", parts[i]);
+        file_append(path, "");
+        snprintf(path, sizeof path, FOLDER "/parts/%s.tables", parts[i]);
+        file_append(path, parts[i]);
+    }
+    ls_run *run = ls_init(NULL, NULL, .device = "cpu");
+    capture_begin();
+    CHECK(ls_profile_join(run, FOLDER "/parts"));
+    char *said = capture_end(), *tables = file_text(FOLDER "/parts/profile.txt", NULL);
+    CHECK_HAS(said, "lacks the profiles of rank 1, 3, 4, 5, 6, 7, 8, 9, 11 of 12");
+    CHECK_TEXT(tables, "rank_0_of_12rank_2_of_12rank_10_of_12");
+    free(said), free(tables);
+    CHECK(ls_finish(run) == 0);
 }
 
 static void mistakes_are_named(void)
@@ -255,8 +309,10 @@ int main(int argc, char **argv)
     CHECK_RUN(every_operator_is_counted_and_named);
     CHECK_RUN(afterwards_nothing_is_measured);
     CHECK_RUN(waiting_for_data_is_its_own_row);
+    CHECK_RUN(a_collective_of_devices_counts_once);
     CHECK_RUN(an_asynchronous_device_is_said_to_be_one);
     CHECK_RUN(totals_are_complete_when_the_timeline_is_full);
+    CHECK_RUN(ranks_without_a_profile_are_named);
     CHECK_RUN(mistakes_are_named);
     folder_remove(FOLDER);
     return check_done();

@@ -54,94 +54,59 @@ static void unwrap_devices(ls_run *run)
 
 /* ---- files ---- */
 
-static bool path_of(char path[LS_PROFILE_PATH], const char *folder, const char *name, ls_message *why)
-{
-    if (snprintf(path, LS_PROFILE_PATH, "%s/%s", folder, name) < LS_PROFILE_PATH) return true;
-    ls_message_set(why, "%.100s...: the path is too long", folder);
-    return false;
-}
-
-static bool write_files(const ls_spans *spans, const ls_profiled *who, const char *folder, ls_message *why)
-{
-    char name[64], path[LS_PROFILE_PATH];
-    snprintf(name, sizeof name, LS_PROFILE_EVENTS, who->rank);
-    if (!ls_folder_make(folder, why) || !path_of(path, folder, name, why)) return false;
-    if (!ls_profile_write_events(spans, who, path, why)) return false;
-    snprintf(name, sizeof name, LS_PROFILE_TABLES, who->rank);
-    char *tables = ls_profile_tables(spans, who);
-    bool ok = tables && path_of(path, folder, name, why) && ls_file_write(path, tables, strlen(tables), false, why);
-    ls_sys_free(tables);
-    return ok;
-}
-
-/* Append a file to another and remove it; false without an error if it does not exist. */
-static bool take_part(ls_file_out *out, const char *folder, const char *format, int rank, ls_message *why)
-{
-    char name[64], path[LS_PROFILE_PATH];
-    snprintf(name, sizeof name, format, rank);
-    if (!path_of(path, folder, name, why) || ls_path_kind_of(path) != LS_PATH_FILE) return false;
-    ls_file_bytes part;
-    if (!ls_file_load(&part, path, SIZE_MAX, why)) return false;
-    bool ok = ls_file_put(out, part.bytes, part.there, why);
-    ls_file_unload(&part);
-    unlink(path);
-    return ok;
-}
-
-/* One file of all ranks' parts, between a beginning and an end. Returns how many parts there were; -1 on failure. */
-static int join_parts(const char *folder, const char *name, const char *format, const char *const ends[2],
-                      ls_message *why)
+static bool write_files(const ls_spans *spans, const ls_profiled *who, const char *tables, const char *folder,
+                        ls_message *why)
 {
     char path[LS_PROFILE_PATH];
-    ls_file_out out;
-    int parts = 0;
-    if (!path_of(path, folder, name, why) || !ls_file_create(&out, path, false, why)) return -1;
-    bool ok = ls_file_put(&out, ends[0], strlen(ends[0]), why);
-    while (ok && take_part(&out, folder, format, parts, why)) parts++;
-    ok = ok && !why->text[0] && parts > 0 && ls_file_put(&out, ends[1], strlen(ends[1]), why) &&
-         ls_file_seal(&out, why) && ls_file_publish(&out, why);
-    ls_file_discard(&out);
-    return why->text[0] || (parts > 0 && !ok) ? -1 : parts;
+    if (!ls_folder_make(folder, why) || !ls_profile_part(path, folder, who->rank, who->world, LS_PROFILE_EVENTS, why))
+        return false;
+    return ls_profile_write_events(spans, who, path, why) &&
+           ls_profile_part(path, folder, who->rank, who->world, LS_PROFILE_TABLES, why) &&
+           ls_file_write(path, tables, strlen(tables), false, why);
 }
 
-bool ls_profile_join(ls_run *run, const char *folder)
+/* Where the profile of a whole run goes: the folder, or that of the next run if an earlier one has left its own there,
+ * of this process or of another program. */
+static bool find_room(char room[LS_PROFILE_PATH], const char *folder, const ls_profiled *who, ls_message *why)
 {
-    if (!run || ls_failed(run)) return false;
-    ls_message why = {{0}};
-    /* Every event ends with a comma; the last of the array is about nothing. */
-    static const char *const trace[] = {"{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n",
-                                        "{\"name\":\"end\",\"ph\":\"M\",\"pid\":0,\"args\":{}}\n]}\n"};
-    static const char *const text[] = {"", ""};
-    int parts = join_parts(folder, LS_PROFILE_TRACE, LS_PROFILE_EVENTS, trace, &why);
-    if (parts > 0) parts = join_parts(folder, LS_PROFILE_TEXT, LS_PROFILE_TABLES, text, &why);
-    if (parts > 0) return true;
-    if (parts == 0)
-        ls_fail(&run->errors, LS_ERR_STATE,
-                "ls_profile_join: no process has left a profile in %s: did it call ls_init() and ls_finish()?", folder);
-    else ls_fail(&run->errors, LS_ERR_IO, "ls_profile_join: %s", why.text[0] ? why.text : "out of memory");
-    return false;
+    char path[LS_PROFILE_PATH];
+    for (int number = 1;; number++) {
+        int length = number == 1 ? snprintf(room, LS_PROFILE_PATH, "%s", folder)
+                                 : snprintf(room, LS_PROFILE_PATH, LS_PROFILE_NEXT, folder, number);
+        if (length >= LS_PROFILE_PATH) return ls_message_set(why, "%.100s...: the path is too long", folder), false;
+        if (!ls_profile_part(path, room, who->rank, who->world, LS_PROFILE_EVENTS, why)) return false;
+        if (ls_path_kind_of(path) == LS_PATH_NONE) return true;
+    }
 }
 
 /* ---- begin and end ---- */
 
-static bool begin(ls_run *run, const char *who, const char *folder)
+static void begin(ls_run *run, const char *who, const char *folder, bool whole)
 {
     char *copy = ls_text_copy(run, folder);
-    if (!copy) return false;
-    if (!ls_spans_begin()) {
-        ls_fail(&run->errors, LS_ERR_STATE, "%s: this process is being profiled already", who);
-        ls_sys_free(copy);
-        return false;
+    if (!copy) return;
+    ls_status status = ls_spans_begin();
+    if (!status) {
+        run->session->profile = copy;
+        run->session->profile_is_whole = whole;
+        wrap_devices(run);
+        return;
     }
-    run->session->profile = copy;
-    wrap_devices(run);
-    return true;
+    ls_sys_free(copy);
+    if (status == LS_ERR_MEMORY) ls_fail(&run->errors, LS_ERR_MEMORY, "%s: out of memory", who);
+    else if (whole)
+        ls_log_line(LS_LOG_WARN, "LOCKSTEP_PROFILE: another run of this process is being profiled; this one is not");
+    else if (ls_config_text(LS_SETTING_PROFILE)[0])
+        LS_LOG_ONCE_OF_JOB(LS_LOG_INFO, "ls_profile: the whole run is profiled (LOCKSTEP_PROFILE), and the block with "
+                                        "it: it gets no files of its own");
+    else ls_fail(&run->errors, LS_ERR_STATE, "%s: this process is being profiled already", who);
 }
 
 /* Write what was measured. Also of a run that failed: where its time went may be the question. */
-static void end(ls_run *run, const char *who, bool joined)
+static void end(ls_run *run, const char *who)
 {
-    char *folder = run->session->profile;
+    char *folder = run->session->profile, room[LS_PROFILE_PATH];
+    bool whole = run->session->profile_is_whole;
     ls_message why = {{0}};
     ls_spans *spans = ls_spans_end();
     unwrap_devices(run);
@@ -149,12 +114,13 @@ static void end(ls_run *run, const char *who, bool joined)
     ls_profiled by = {.rank = ls_rank(run), .world = ls_world_size(run)};
     by.asynchronous = run->device && run->device->table.stream_sync;
     gethostname(by.host, sizeof by.host - 1);
-    bool ok = spans && write_files(spans, &by, folder, &why);
+    char *tables = spans ? ls_profile_tables(spans, &by) : NULL;
+    bool ok = tables && (!whole || find_room(room, folder, &by, &why)) &&
+              write_files(spans, &by, tables, whole ? room : folder, &why);
     if (!ok) ls_fail(&run->errors, LS_ERR_IO, "%s: %s", who, why.text[0] ? why.text : "out of memory");
-    if (joined) ls_wait_for_everyone(run);
-    if (joined && ls_is_main(run)) ls_profile_join(run, folder);
-    char *tables = joined && ls_is_main(run) && spans ? ls_profile_tables(spans, &by) : NULL;
-    if (tables && !ls_failed(run)) fprintf(stderr, "%s%s/" LS_PROFILE_TRACE "\n", tables, folder);
+    if (!whole) ls_wait_for_everyone(run);
+    bool shows = !whole && ls_is_main(run) && ls_profile_join(run, folder);
+    if (shows) fprintf(stderr, "%s%s/" LS_PROFILE_TRACE "\n", tables, folder);
     ls_sys_free(tables);
     ls_sys_free(folder);
     ls_spans_free(spans);
@@ -165,31 +131,26 @@ bool ls_profile_begin_sized(ls_run *run, const ls_profile_opts *opts, size_t opt
     if (!run || ls_failed(run)) return true;
     ls_profile_opts o = LS_OPTS_READ(ls_profile_opts, opts, opts_size);
     const char *folder = o.folder ? o.folder : "profile";
-    if (*folder) begin(run, "ls_profile", folder);
+    if (*folder) begin(run, "ls_profile", folder, false);
     else ls_fail(&run->errors, LS_ERR_VALUE, "ls_profile: the folder has no name");
     return true;
 }
 
 bool ls_profile_end(ls_run *run)
 {
-    if (run && run->session && run->session->profile) end(run, "ls_profile_end", true);
+    if (run && run->session && run->session->profile && !run->session->profile_is_whole) end(run, "ls_profile_end");
     return false;
 }
 
 void ls_profile_start(ls_run *run)
 {
-    static _Atomic int started; /* runs of this process so far: none replaces the profile of another */
-    const char *first = ls_config_text(LS_SETTING_PROFILE);
-    char later[LS_PROFILE_PATH];
-    if (!first[0] || ls_failed(run)) return;
-    int number = ++started;
-    if (number == 1) begin(run, "LOCKSTEP_PROFILE", first);
-    else if (snprintf(later, sizeof later, LS_PROFILE_NEXT, first, number) < (int)sizeof later)
-        begin(run, "LOCKSTEP_PROFILE", later);
-    else ls_fail(&run->errors, LS_ERR_VALUE, "LOCKSTEP_PROFILE: %.100s...: the path is too long", first);
+    const char *folder = ls_config_text(LS_SETTING_PROFILE);
+    if (folder[0] && !ls_failed(run)) begin(run, "LOCKSTEP_PROFILE", folder, true);
 }
 
+/* A block that was never ended ends with the run. */
 void ls_profile_finish(ls_run *run)
 {
-    if (run->session && run->session->profile) end(run, "LOCKSTEP_PROFILE", false);
+    if (!run->session || !run->session->profile) return;
+    end(run, run->session->profile_is_whole ? "LOCKSTEP_PROFILE" : "ls_profile");
 }

@@ -1,39 +1,13 @@
 /* tables.c - what was measured, as text: the whole, then operators, modules and collectives, the longest first. */
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/memory.h"
 #include "run/profile/profile.h"
 
 enum { MOST_ROWS = 20 };
-
-typedef struct page {
-    char *text;
-    size_t length, capacity;
-    bool failed;
-} page;
-
-LS_PRINTF(2, 3) static void put(page *p, const char *format, ...)
-{
-    va_list args;
-    char line[512];
-    va_start(args, format);
-    int length = vsnprintf(line, sizeof line, format, args);
-    va_end(args);
-    size_t size = length < (int)sizeof line ? (size_t)length : sizeof line - 1;
-    if (p->capacity - p->length <= size) {
-        size_t capacity = p->capacity ? p->capacity * 2 : 4096;
-        char *grown = p->failed ? NULL : ls_sys_realloc(p->text, capacity);
-        p->failed = p->failed || !grown;
-        if (p->failed) return;
-        p->text = grown;
-        p->capacity = capacity;
-    }
-    memcpy(p->text + p->length, line, size + 1);
-    p->length += size;
-}
 
 /* "12.3 s", "4.56 ms", "7.89 us" */
 static const char *duration(double nanoseconds, char text[32])
@@ -43,6 +17,13 @@ static const char *duration(double nanoseconds, char text[32])
     if (size >= 999.5) size /= 1e3, unit = "ms";
     if (size >= 999.5 && unit[0] == 'm') size /= 1e3, unit = "s";
     snprintf(text, 32, "%.*f %s", size < 9.995 ? 2 : size < 99.95 ? 1 : 0, size, unit);
+    return text;
+}
+
+/* "12.3 %" */
+static const char *percent(double part, double all, char text[32])
+{
+    snprintf(text, 32, "%.1f %%", 100 * part / all);
     return text;
 }
 
@@ -56,13 +37,13 @@ static double time_of(const ls_span_lane *lane, ls_span_kind kind)
     return sum;
 }
 
-static void put_share(page *p, const char *what, double time, double all, const char *about)
+static void put_share(ls_byte_buffer *p, const char *what, double time, double all, const char *about)
 {
-    char text[32];
-    put(p, "  %-14s %10s %6.1f %%   %s\n", what, duration(time, text), 100 * time / all, about);
+    char text[32], share[32];
+    ls_byte_buffer_print(p, "  %-14s %10s %8s   %s\n", what, duration(time, text), percent(time, all, share), about);
 }
 
-static void put_whole(page *p, const ls_spans *spans, const ls_profiled *who)
+static void put_whole(ls_byte_buffer *p, const ls_spans *spans, const ls_profiled *who)
 {
     const ls_span_lane *program = &spans->program;
     double all = (double)(spans->ended - spans->began), operators = time_of(program, LS_SPAN_OPERATOR);
@@ -70,7 +51,7 @@ static void put_whole(page *p, const ls_spans *spans, const ls_profiled *who)
     double data = time_of(program, LS_SPAN_DATA_WAIT), device = time_of(program, LS_SPAN_DEVICE_WAIT);
     double beside = time_of(&spans->background, LS_SPAN_COLLECTIVE);
     char text[32], about[100] = "waiting for other processes";
-    put(p, "rank %d of %d on %s: %s\n", who->rank, who->world, who->host, duration(all, text));
+    ls_byte_buffer_print(p, "rank %d of %d on %s: %s\n", who->rank, who->world, who->host, duration(all, text));
     put_share(p, "operators", operators, all,
               who->asynchronous ? "submitting them: the device works on its own" : "computing");
     if (who->asynchronous) put_share(p, "device", device, all, "waiting for it");
@@ -121,21 +102,22 @@ static int32_t combine(row *rows, int32_t count)
     return kept;
 }
 
-static void put_rows(page *p, const char *title, const row *rows, int32_t count, double all)
+static void put_rows(ls_byte_buffer *p, const char *title, const row *rows, int32_t count, double all)
 {
     if (count == 0) return;
-    put(p, "\n%-34s %9s %10s %7s %10s %10s\n", title, "calls", "total", "", "mean", "longest");
+    ls_byte_buffer_print(p, "\n%-34s %9s %10s %7s %10s %10s\n", title, "calls", "total", "", "mean", "longest");
     for (int32_t i = 0; i < count && i < MOST_ROWS; i++) {
-        char total[32], mean[32], longest[32];
-        put(p, "%-34.80s %9lld %10s %5.1f %% %10s %10s\n", rows[i].name, (long long)rows[i].count,
-            duration((double)rows[i].time, total), 100 * (double)rows[i].time / all,
-            duration((double)rows[i].time / (double)rows[i].count, mean), duration((double)rows[i].longest, longest));
+        char total[32], share[32], mean[32], longest[32];
+        ls_byte_buffer_print(p, "%-34.80s %9lld %10s %7s %10s %10s\n", rows[i].name, (long long)rows[i].count,
+                             duration((double)rows[i].time, total), percent((double)rows[i].time, all, share),
+                             duration((double)rows[i].time / (double)rows[i].count, mean),
+                             duration((double)rows[i].longest, longest));
     }
-    if (count > MOST_ROWS) put(p, "and %d more\n", count - MOST_ROWS);
+    if (count > MOST_ROWS) ls_byte_buffer_print(p, "and %d more\n", count - MOST_ROWS);
 }
 
 /* Spans of a kind, by name or by the module that made them. */
-static void put_table(page *p, const char *title, const ls_spans *spans, ls_span_kind kind, bool by_module)
+static void put_table(ls_byte_buffer *p, const char *title, const ls_spans *spans, ls_span_kind kind, bool by_module)
 {
     const ls_span_lane *lanes[] = {&spans->program, &spans->background};
     int32_t most = lanes[0]->total_count + lanes[1]->total_count, count = 0;
@@ -157,15 +139,16 @@ static void put_table(page *p, const char *title, const ls_spans *spans, ls_span
 
 char *ls_profile_tables(const ls_spans *spans, const ls_profiled *who)
 {
-    page p = {.text = NULL};
+    ls_byte_buffer p = {.bytes = NULL};
     int64_t dropped = spans->program.dropped + spans->background.dropped;
     put_whole(&p, spans, who);
     put_table(&p, "operator", spans, LS_SPAN_OPERATOR, false);
     put_table(&p, "module", spans, LS_SPAN_OPERATOR, true);
     put_table(&p, "collective", spans, LS_SPAN_COLLECTIVE, false);
-    if (dropped) put(&p, "\nthe timeline lacks the last %lld spans; the tables have all\n", (long long)dropped);
-    put(&p, "\n");
-    if (!p.failed) return p.text;
-    ls_sys_free(p.text);
+    if (dropped)
+        ls_byte_buffer_print(&p, "\nthe timeline lacks the last %lld spans; the tables have all\n", (long long)dropped);
+    ls_byte_buffer_print(&p, "\n");
+    if (!p.failed) return p.bytes;
+    ls_byte_buffer_free(&p);
     return NULL;
 }
