@@ -11,6 +11,7 @@ extern "C" {
 /* Numbers that a device does not have are 0. */
 typedef struct ls_device_counts {
     uint64_t executed;        /* programs, of a device that compiles whole steps */
+    uint64_t divided;         /* of them, those in which several chips divided a batch among them */
     uint64_t compiled;        /* programs that had to be compiled for that */
     uint64_t loaded;          /* compiled programs that were read from a file instead */
     uint64_t host_calls;      /* operators that ran on the host's CPU, because the device lacks them */

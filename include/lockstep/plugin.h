@@ -194,6 +194,7 @@ typedef enum ls_copy_kind {
     LS_COPY_TO_HOST,
     LS_COPY_ON_DEVICE,
     LS_COPY_VALUES, /* to the device, at most LS_VALUES_BYTES, read during the call: the host memory may then change */
+    LS_COPY_BATCH,  /* to the device, samples of a batch: only with LS_TRAIT_BATCHES, others get LS_COPY_TO_DEVICE */
 } ls_copy_kind;
 #define LS_VALUES_BYTES 256
 
@@ -206,6 +207,7 @@ enum {
     LS_TRAIT_HALF_COPY = 1u << 4,   /* with mixed precision, optimiser steps write half copies: ls_derived.half */
     LS_TRAIT_KRSC = 1u << 5,        /* weights of convolutions have their input channels last in memory */
     LS_TRAIT_STEP_FACTOR = 1u << 6, /* optimiser steps take a factor of the gradient: clipping needs no pass */
+    LS_TRAIT_BATCHES = 1u << 7, /* batches of a loader are told from other uploads, and may be divided: LS_COPY_BATCH */
 };
 
 /* Positions in a training loop. Work submitted before a mark need not wait for work after it. */

@@ -24,7 +24,7 @@ static void say_fates(xla_device *d)
 {
     xla_recording *r = &d->recording;
     for (size_t m = 1; m <= r->mentions; m++) xla_say(r, &d->storages[r->mentioned[m]].is_released, sizeof(bool));
-    xla_say(r, &d->chip, sizeof d->chip);
+    xla_say(r, &d->team, sizeof d->team);
 }
 
 /* ---- programs ---- */
@@ -59,7 +59,7 @@ static ls_status load_or_compile(xla_device *d, xla_program *program, const shlo
         d->counts.loaded++;
         return LS_OK;
     }
-    XLA_TRY(pjrt_compile(d->pjrt, d->chip, text->text, text->used, &program->loaded, why));
+    XLA_TRY(pjrt_compile(d->pjrt, d->team, text->text, text->used, &program->loaded, why));
     d->counts.compiled++;
     keep(d, text, program->loaded);
     return LS_OK;

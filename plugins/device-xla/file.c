@@ -33,8 +33,9 @@ static bool find_path(const xla_device *d, const shlo *text, char *path)
     uint64_t program[2];
     if (!find_folder(folder, sizeof folder)) return false;
     xla_hash(text->text, text->used, program);
-    return snprintf(path, MOST_PATH, "%s/%016llx%016llx-%016llx-%d", folder, (unsigned long long)program[0],
-                    (unsigned long long)program[1], (unsigned long long)d->pjrt->identity, d->chip) < MOST_PATH;
+    return snprintf(path, MOST_PATH, "%s/%016llx%016llx-%016llx-%d.%d", folder, (unsigned long long)program[0],
+                    (unsigned long long)program[1], (unsigned long long)d->pjrt->identity, d->team.first,
+                    d->team.count) < MOST_PATH;
 }
 
 pjrt_loaded *xla_file_load(const xla_device *d, const shlo *text)

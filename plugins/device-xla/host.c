@@ -19,13 +19,11 @@ static ls_status bring(xla_device *d, const ls_operand *x, ls_operand *here, ls_
     return LS_OK;
 }
 
-/* The copy on the chip is out of date. */
+/* Copies on chips are out of date. */
 static void outdate(xla_device *d, const ls_operand *x)
 {
     if (!x || xla_numel(x) == 0) return;
-    xla_storage *s = xla_behind(d, x->data, xla_extent(d, x));
-    pjrt_drop(d->pjrt, s->chip);
-    s->chip = NULL;
+    xla_drop_chips(d, xla_behind(d, x->data, xla_extent(d, x)));
 }
 
 static void count(xla_device *d, ls_opcode op)

@@ -110,6 +110,21 @@ void pjrt_copy_text(const pjrt_list_args *from, char *to, size_t size)
     snprintf(to, size, "%.*s", (int)from->length, (const char *)from->list);
 }
 
+/* A chip's place in the list of this process says nothing about its number in the job. */
+static ls_status find_ids(pjrt *p, ls_message *why)
+{
+    p->chip_ids = calloc(p->chip_count + 1, sizeof *p->chip_ids);
+    if (!p->chip_ids) return xla_refuse(why, LS_ERR_MEMORY, "device \"xla\": no memory for a list of chips");
+    for (size_t i = 0; i < p->chip_count; i++) {
+        pjrt_description_args chip = {.chip = p->chips[i]};
+        XLA_TRY(PJRT_CALL(p, Device_GetDescription, &chip, "device \"xla\"", why));
+        pjrt_id_args id = {.description = chip.description};
+        XLA_TRY(PJRT_CALL(p, DeviceDescription_Id, &id, "device \"xla\"", why));
+        p->chip_ids[i] = id.id;
+    }
+    return LS_OK;
+}
+
 /* What the client says about itself and its chips. */
 static ls_status describe(pjrt *p, ls_message *why)
 {
@@ -121,6 +136,7 @@ static ls_status describe(pjrt *p, ls_message *why)
     pjrt_copy_text(&version, p->version, sizeof p->version);
     p->chips = chips.list;
     p->chip_count = chips.length;
+    XLA_TRY(find_ids(p, why));
     return pjrt_identify(p, why);
 }
 
@@ -139,6 +155,7 @@ static ls_status make_client(pjrt *p, ls_message *why)
         return LS_OK;
     }
     ls_message ignored;
+    free(made.chip_ids);
     pjrt_object_args client = {.object = create.client};
     PJRT_CALL(p, Client_Destroy, &client, "device \"xla\"", &ignored);
     return status;

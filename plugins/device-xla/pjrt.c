@@ -8,7 +8,7 @@
 /* ---- compile options: a protocol buffer of numbers and nested messages, written by hand ---- */
 
 typedef struct packed {
-    uint8_t bytes[120];
+    uint8_t bytes[400];
     size_t used;
 } packed;
 
@@ -32,22 +32,29 @@ static void put_message(packed *p, uint64_t field, const packed *message)
     p->used += message->used;
 }
 
-/* CompileOptionsProto of a program for one chip. */
-static packed compile_options(int chip)
+/* CompileOptionsProto of a program that a team's chips divide among them: each has a part of the computation. */
+static packed compile_options(const pjrt *p, pjrt_team team)
 {
     enum { BUILD_OPTIONS = 3, DEVICE_ORDINAL = 1, REPLICAS = 4, PARTITIONS = 5, ASSIGNMENT = 9 };
+    enum { USE_SPMD_PARTITIONING = 6, USE_SHARDY = 19 };
     enum { REPLICA_COUNT = 1, COMPUTATION_COUNT = 2, COMPUTATION = 3, REPLICA_IDS = 1 };
-    packed ids = {.used = 0}, computation = {.used = 0}, assignment = {.used = 0}, build = {.used = 0};
-    packed options = {.used = 0};
-    put_number(&ids, (uint64_t)chip);
-    put_message(&computation, REPLICA_IDS, &ids);
+    packed assignment = {.used = 0}, build = {.used = 0}, options = {.used = 0};
     put_field(&assignment, REPLICA_COUNT, 1);
-    put_field(&assignment, COMPUTATION_COUNT, 1);
-    put_message(&assignment, COMPUTATION, &computation);
+    put_field(&assignment, COMPUTATION_COUNT, (uint64_t)team.count);
+    for (int i = 0; i < team.count; i++) {
+        packed ids = {.used = 0}, computation = {.used = 0};
+        put_number(&ids, (uint64_t)(p->chip_ids ? p->chip_ids[team.first + i] : team.first + i));
+        put_message(&computation, REPLICA_IDS, &ids);
+        put_message(&assignment, COMPUTATION, &computation);
+    }
     put_field(&build, DEVICE_ORDINAL, UINT64_MAX); /* -1: as assigned */
     put_field(&build, REPLICAS, 1);
-    put_field(&build, PARTITIONS, 1);
+    put_field(&build, PARTITIONS, (uint64_t)team.count);
     put_message(&build, ASSIGNMENT, &assignment);
+    if (team.count > 1) {
+        put_field(&build, USE_SPMD_PARTITIONING, 1);
+        put_field(&build, USE_SHARDY, 1);
+    }
     put_message(&options, BUILD_OPTIONS, &build);
     return options;
 }
@@ -66,9 +73,10 @@ static pjrt_program program_of(const char *text, size_t length)
 
 #define CANNOT_COMPILE "XLA cannot compile the program"
 
-ls_status pjrt_compile(const pjrt *p, int chip, const char *text, size_t length, pjrt_loaded **loaded, ls_message *why)
+ls_status pjrt_compile(const pjrt *p, pjrt_team team, const char *text, size_t length, pjrt_loaded **loaded,
+                       ls_message *why)
 {
-    packed options = compile_options(chip);
+    packed options = compile_options(p, team);
     pjrt_program program = program_of(text, length);
     pjrt_compile_args args = {
         .client = p->client, .program = &program, .options = options.bytes, .options_size = options.used};
@@ -84,10 +92,10 @@ static void destroy(const pjrt *p, pjrt_position function, const void *object)
     if (object) pjrt_call(p, function, &args, sizeof args, "destroy", &ignored);
 }
 
-ls_status pjrt_compile_ahead(const pjrt *p, int chip, const char *text, size_t length, pjrt_needs *needs,
+ls_status pjrt_compile_ahead(const pjrt *p, pjrt_team team, const char *text, size_t length, pjrt_needs *needs,
                              ls_message *why)
 {
-    packed options = compile_options(chip);
+    packed options = compile_options(p, team);
     pjrt_program program = program_of(text, length);
     pjrt_ahead_args args = {
         .topology = p->topology, .program = &program, .options = options.bytes, .options_size = options.used};
@@ -127,17 +135,22 @@ ls_status pjrt_restore(const pjrt *p, const void *bytes, size_t count, pjrt_load
     return LS_OK;
 }
 
-ls_status pjrt_execute(const pjrt *p, pjrt_loaded *loaded, pjrt_buffer *const *in, size_t n_in, pjrt_buffer **out,
-                       pjrt_event **done, ls_message *why)
+ls_status pjrt_execute(const pjrt *p, pjrt_team team, pjrt_loaded *loaded, pjrt_buffer *const *in, size_t n_in,
+                       pjrt_buffer **out, size_t n_out, pjrt_event **done, ls_message *why)
 {
     static _Atomic int32_t launches;
+    pjrt_buffer *const *arguments[PJRT_MOST_CHIPS], **outputs[PJRT_MOST_CHIPS];
+    for (size_t i = 0; i < (size_t)team.count; i++) {
+        arguments[i] = in + i * n_in;
+        outputs[i] = out + i * n_out;
+    }
     pjrt_execute_options options = {.size = sizeof options, .launch_id = ++launches};
     pjrt_execute_args args = {.loaded = loaded,
                               .options = &options,
-                              .arguments = &in,
-                              .chip_count = 1,
+                              .arguments = arguments,
+                              .chip_count = (size_t)team.count,
                               .argument_count = n_in,
-                              .outputs = &out,
+                              .outputs = outputs,
                               .done = done};
     return PJRT_CALL(p, LoadedExecutable_Execute, &args, "XLA cannot run the program", why);
 }

@@ -12,6 +12,7 @@ typedef struct pjrt {
     pjrt_client *client;           /* NULL: there is a topology instead */
     const pjrt_topology *topology; /* and none of the functions on programs and arrays may be called */
     pjrt_chip *const *chips;       /* of this process; NULL: those of the topology are not there */
+    int *chip_ids;                 /* their numbers among those of all processes; NULL: 0, 1, ... */
     size_t chip_count;
     char platform[80]; /* "cpu", "tpu" */
     char version[200]; /* of the compiler, in the library's words */
@@ -59,6 +60,13 @@ ls_status pjrt_measure(const pjrt *p, const pjrt_executable *executable, pjrt_ne
 
 /* ---- programs and arrays (pjrt.c) ---- */
 
+/* Chips of this process that execute programs together, each its part of them. */
+enum { PJRT_MOST_CHIPS = 8 };
+
+typedef struct pjrt_team {
+    int first, count; /* of pjrt.chips */
+} pjrt_team;
+
 /* An array: row-major, without gaps. */
 typedef struct pjrt_shape {
     pjrt_type type;
@@ -66,17 +74,20 @@ typedef struct pjrt_shape {
     const int64_t *dim;
 } pjrt_shape;
 
-ls_status pjrt_compile(const pjrt *p, int chip, const char *text, size_t length, pjrt_loaded **loaded, ls_message *why);
+/* Shardings in the text say what each chip of the team has of an array. */
+ls_status pjrt_compile(const pjrt *p, pjrt_team team, const char *text, size_t length, pjrt_loaded **loaded,
+                       ls_message *why);
 /* Compile for the topology, to see what the program needs there. */
-ls_status pjrt_compile_ahead(const pjrt *p, int chip, const char *text, size_t length, pjrt_needs *needs,
+ls_status pjrt_compile_ahead(const pjrt *p, pjrt_team team, const char *text, size_t length, pjrt_needs *needs,
                              ls_message *why);
 void pjrt_unload(const pjrt *p, pjrt_loaded *loaded);
 /* The compiled program as bytes, which `free` releases. */
 ls_status pjrt_save(const pjrt *p, const pjrt_loaded *loaded, void **bytes, size_t *count, ls_message *why);
 ls_status pjrt_restore(const pjrt *p, const void *bytes, size_t count, pjrt_loaded **loaded, ls_message *why);
-/* Enqueue. *done, which the caller awaits, says when it has ended and whether it failed. */
-ls_status pjrt_execute(const pjrt *p, pjrt_loaded *loaded, pjrt_buffer *const *in, size_t n_in, pjrt_buffer **out,
-                       pjrt_event **done, ls_message *why);
+/* Enqueue. in: [chips][n_in], out: [chips][n_out]. done[chip], which the caller awaits, says when it has ended on that
+ * chip and whether it failed. */
+ls_status pjrt_execute(const pjrt *p, pjrt_team team, pjrt_loaded *loaded, pjrt_buffer *const *in, size_t n_in,
+                       pjrt_buffer **out, size_t n_out, pjrt_event **done, ls_message *why);
 
 /* The host memory may be reused when it returns. */
 ls_status pjrt_upload(const pjrt *p, int chip, const void *from, pjrt_shape shape, pjrt_buffer **buffer,
@@ -86,5 +97,19 @@ ls_status pjrt_download(const pjrt *p, pjrt_buffer *buffer, int ndim, void *to, 
 void pjrt_drop(const pjrt *p, pjrt_buffer *buffer);
 /* Wait for the event and destroy it. */
 ls_status pjrt_await(const pjrt *p, pjrt_event *event, const char *what, ls_message *why);
+
+/* ---- arrays of a team (array.c) ---- */
+
+/* Each chip has a copy of the array, or, of one that is divided, as many of its rows. */
+typedef struct pjrt_array {
+    pjrt_buffer *on[PJRT_MOST_CHIPS]; /* NULL: the array is not there */
+} pjrt_array;
+
+ls_status pjrt_array_upload(const pjrt *p, pjrt_team team, const void *from, pjrt_shape shape, size_t bytes,
+                            bool is_divided, pjrt_array *array, ls_message *why);
+ls_status pjrt_array_download(const pjrt *p, pjrt_team team, const pjrt_array *array, int ndim, void *to, size_t bytes,
+                              bool is_divided, ls_message *why);
+/* It is not there any more. */
+void pjrt_array_drop(const pjrt *p, pjrt_array *array);
 
 #endif

@@ -54,6 +54,7 @@ static_assert(offsetof(pjrt_table, function) == 40, "position of the first funct
     PJRT_FUNCTION(Client_AddressableDevices, 16)                                                                       \
     PJRT_FUNCTION(Client_Compile, 20)                                                                                  \
     PJRT_FUNCTION(Client_BufferFromHostBuffer, 22)                                                                     \
+    PJRT_FUNCTION(DeviceDescription_Id, 23)                                                                            \
     PJRT_FUNCTION(DeviceDescription_Kind, 26)                                                                          \
     PJRT_FUNCTION(Device_GetDescription, 29)                                                                           \
     PJRT_FUNCTION(Executable_Destroy, 40)                                                                              \
@@ -124,6 +125,13 @@ typedef struct pjrt_description_args {
     const void *description; /* out */
 } pjrt_description_args;
 PJRT_SIZE(pjrt_description_args, 32);
+
+typedef struct pjrt_id_args {
+    PJRT_HEAD;
+    const void *description;
+    int32_t id; /* out */
+} pjrt_id_args;
+PJRT_SIZE(pjrt_id_args, 32);
 
 typedef struct pjrt_code_args {
     PJRT_HEAD;

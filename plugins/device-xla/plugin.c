@@ -58,15 +58,16 @@ static ls_status upload_part(xla_device *d, void *to, const void *from, size_t b
     return status;
 }
 
-static ls_status upload(xla_device *d, void *to, const void *from, size_t bytes, ls_message *why)
+static ls_status upload(xla_device *d, void *to, const void *from, size_t bytes, bool is_batch, ls_message *why)
 {
     xla_storage *s = xla_behind(d, to, bytes);
     bool whole = bytes == s->bytes;
-    if (!whole && (s->mention || s->chip)) return upload_part(d, to, from, bytes, why);
+    if (!whole && (s->mention || s->chips.on[0])) return upload_part(d, to, from, bytes, why);
     if (whole) XLA_TRY(xla_storage_renew(d, xla_number(to), why));
     s = xla_behind(d, to, bytes);
     XLA_TRY(xla_to_host(d, s, why));
     memcpy(s->host + xla_offset(to), from, bytes);
+    s->is_batch = whole && is_batch;
     return LS_OK;
 }
 
@@ -78,10 +79,7 @@ static ls_status download(xla_device *d, void *to, const void *from, size_t byte
     XLA_TRY(xla_wait(d, why));
     XLA_TRY(xla_to_host(d, s, why));
     memcpy(to, s->host + xla_offset(from), bytes);
-    if (s->chip) { /* the copy of a tensor that is read now and then is not worth its memory */
-        free(s->host);
-        s->host = NULL;
-    }
+    if (s->chips.on[0]) xla_drop_host(s); /* the copy of a tensor that is read now and then is not worth its memory */
     return LS_OK;
 }
 
@@ -94,7 +92,7 @@ static ls_status copy(xla_device *d, void *to, const void *from, size_t bytes, l
         return xla_refuse(why, LS_ERR_DEVICE, "the source of a copy is not in memory of this device");
     if (kind == LS_COPY_TO_HOST) return download(d, to, from, bytes, why);
     if (kind == LS_COPY_ON_DEVICE) return xla_record_copy(d, to, from, bytes, why);
-    return upload(d, to, from, bytes, why);
+    return upload(d, to, from, bytes, kind == LS_COPY_BATCH, why);
 }
 
 static ls_status device_copy(void *device, ls_stream *stream, void *to, const void *from, size_t bytes,
@@ -167,12 +165,6 @@ void ls_plugin_stats(void *device, ls_device_counts *counts)
 
 /* ---- opening ---- */
 
-/* Whether there is a library to reach it through is told by device_open(), which says where it was looked for. */
-static int device_count(void)
-{
-    return 1;
-}
-
 static void device_close(void *device)
 {
     xla_device *d = device;
@@ -193,14 +185,13 @@ static ls_status device_open(const ls_host *host, const ls_device_open_args *arg
 {
     const pjrt *p;
     XLA_TRY(pjrt_start(&p, why));
-    if ((size_t)args->index >= p->chip_count)
-        return xla_refuse(why, LS_ERR_DEVICE, "device \"xla:%d\": %s has %zu chips for this process", args->index,
-                          p->platform, p->chip_count);
+    pjrt_team team;
+    XLA_TRY(xla_find_team(p, args->index, &team, why));
     xla_device *d = calloc(1, sizeof *d);
     if (!d) return xla_refuse(why, LS_ERR_MEMORY, "device \"xla\": no memory to open it");
     d->host = host;
     d->pjrt = p;
-    d->chip = args->index;
+    d->team = team;
     d->recording.end = &d->recording.first;
     pthread_mutex_init(&d->lock, NULL);
     *device = d;
@@ -212,9 +203,9 @@ static ls_status device_open(const ls_host *host, const ls_device_open_args *arg
 
 static const ls_device_table table = {
     LS_DEVICE_TABLE,
-    .traits = LS_TRAIT_STORAGES | LS_TRAIT_LIVE_VALUES | LS_TRAIT_SCATTERED,
+    .traits = LS_TRAIT_STORAGES | LS_TRAIT_LIVE_VALUES | LS_TRAIT_SCATTERED | LS_TRAIT_BATCHES,
     .name = "xla",
-    .count = device_count,
+    .count = xla_count,
     .open = device_open,
     .close = device_close,
     .alloc = device_alloc,

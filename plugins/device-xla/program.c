@@ -15,7 +15,7 @@ static void set_places(const xla_device *d, xla_place *places)
 {
     for (size_t m = 1; m <= d->recording.mentions; m++) {
         const xla_storage *s = mentioned(d, m);
-        places[m] = (xla_place){.type = xla_type_of(s->dtype), .dims = s->dims, .has_contents = s->host || s->chip};
+        places[m] = (xla_place){.type = xla_type_of(s->dtype), .dims = s->dims, .has_contents = xla_has_contents(s)};
     }
 }
 
@@ -38,25 +38,55 @@ static void write_return(xla_lowering *l, const xla_program *program, shlo_value
     shlo_print(&l->s, ") -> ()\n  }\n}\n");
 }
 
-static void write_head(const xla_program *program, const xla_place *places, const shlo_value *result, shlo *text)
+/* What each of several chips has of an array: XLA derives all else, and adds what chips must exchange. */
+static void write_sharding(bool is_divided, int ndim, shlo *text)
 {
-    shlo_print(text, "module @step attributes {mhlo.num_replicas = 1 : i32, mhlo.num_partitions = 1 : i32} {\n"
-                     "  func.func public @main(");
+    shlo_print(text, "sdy.sharding = #sdy.sharding<@chips, [");
+    for (int i = 0; i < ndim; i++) shlo_print(text, i ? ", {}" : is_divided ? "{\"rows\"}" : "{}");
+    shlo_print(text, "]>");
+}
+
+static void write_argument(const xla_device *d, const xla_program *program, const xla_argument *in, shlo *text)
+{
+    const xla_storage *s = mentioned(d, in->mention);
+    bool several = d->team.count > 1;
+    size_t k = 0;
+    if (!several && !in->is_donated) return;
+    shlo_print(text, " {");
+    if (several) write_sharding(xla_is_divided(d, s), s->dims.n, text);
+    if (several && in->is_donated) shlo_print(text, ", ");
+    while (k < program->n_out && program->out[k] != in->mention) k++;
+    if (in->is_donated && k < program->n_out) shlo_print(text, "tf.aliasing_output = %zu : i32", k);
+    else if (in->is_donated) shlo_print(text, "jax.buffer_donor = true");
+    shlo_print(text, "}");
+}
+
+static void write_result(const xla_device *d, const xla_storage *s, shlo_value result, shlo *text)
+{
+    shlo_print_type(text, result);
+    if (d->team.count == 1) return;
+    shlo_print(text, " {");
+    write_sharding(s && xla_is_divided(d, s), result.dims.n, text);
+    shlo_print(text, "}");
+}
+
+static void write_head(const xla_device *d, const xla_program *program, const xla_place *places,
+                       const shlo_value *result, shlo *text)
+{
+    shlo_print(text, "module @step attributes {mhlo.num_replicas = 1 : i32, mhlo.num_partitions = %d : i32} {\n",
+               d->team.count);
+    if (d->team.count > 1) shlo_print(text, "  sdy.mesh @chips = <[\"rows\"=%d]>\n", d->team.count);
+    shlo_print(text, "  func.func public @main(");
     for (size_t i = 0; i < program->n_in; i++) {
-        const xla_argument *in = &program->in[i];
-        const xla_place *p = &places[in->mention];
+        const xla_place *p = &places[program->in[i].mention];
         shlo_print(text, "%s%%%d: ", i ? ", " : "", p->argument);
         shlo_print_type(text, (shlo_value){.type = p->type, .dims = p->dims});
-        if (!in->is_donated) continue;
-        size_t k = 0;
-        while (k < program->n_out && program->out[k] != in->mention) k++;
-        if (k < program->n_out) shlo_print(text, " {tf.aliasing_output = %zu : i32}", k);
-        else shlo_print(text, " {jax.buffer_donor = true}");
+        write_argument(d, program, &program->in[i], text);
     }
     shlo_print(text, ") -> (");
     for (size_t i = 0; i < program->n_out + program->can_fail; i++) {
         shlo_print(text, i ? ", " : "");
-        shlo_print_type(text, result[i]);
+        write_result(d, i < program->n_out ? mentioned(d, program->out[i]) : NULL, result[i], text);
     }
     shlo_print(text, ") {\n");
 }
@@ -70,9 +100,11 @@ static void find_results(const xla_device *d, const xla_place *places, xla_progr
 
 static void find_arguments(const xla_device *d, const xla_place *places, xla_program *program)
 {
-    for (size_t m = 1; m <= d->recording.mentions; m++)
-        if (places[m].is_argument)
-            program->in[program->n_in++] = (xla_argument){m, places[m].is_written || mentioned(d, m)->is_released};
+    for (size_t m = 1; m <= d->recording.mentions; m++) {
+        if (!places[m].is_argument) continue;
+        program->in[program->n_in++] = (xla_argument){m, places[m].is_written || mentioned(d, m)->is_released};
+        program->is_divided |= xla_is_divided(d, mentioned(d, m));
+    }
 }
 
 static void write_all(const xla_device *d, xla_lowering *l, xla_program *program, shlo_value *result, shlo *text)
@@ -86,7 +118,7 @@ static void write_all(const xla_device *d, xla_lowering *l, xla_program *program
     find_results(d, l->places, program);
     find_arguments(d, l->places, program);
     write_return(l, program, result);
-    write_head(program, l->places, result, text);
+    write_head(d, program, l->places, result, text);
     shlo_append(text, &l->s);
 }
 

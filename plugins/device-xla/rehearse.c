@@ -59,7 +59,7 @@ void xla_compile_ahead(xla_device *d, const shlo *text)
     ls_message why = {{0}};
     pjrt_needs n;
     size_t step = d->steps + 1, calls = d->recording.calls;
-    if (pjrt_compile_ahead(d->pjrt, d->chip, text->text, text->used, &n, &why)) {
+    if (pjrt_compile_ahead(d->pjrt, d->team, text->text, text->used, &n, &why)) {
         for (char *c = why.text; *c; c++) *c = *c == '\n' ? ' ' : *c;
         report(d, "refused %zu %zu %s", step, calls, why.text);
         return;

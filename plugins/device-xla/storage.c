@@ -60,13 +60,34 @@ size_t xla_storage_new(xla_device *d, size_t bytes)
 void xla_storage_free(xla_device *d, size_t number)
 {
     xla_storage *s = &d->storages[number];
-    free(s->host);
-    pjrt_drop(d->pjrt, s->chip);
+    xla_drop_host(s);
+    xla_drop_chips(d, s);
     *s = (xla_storage){.bytes = 0};
     d->spare[d->spares++] = number;
 }
 
 /* ---- contents ---- */
+
+bool xla_has_contents(const xla_storage *s)
+{
+    return s->host || s->chips.on[0];
+}
+
+bool xla_is_divided(const xla_device *d, const xla_storage *s)
+{
+    return s->is_batch && d->team.count > 1 && s->dims.n > 0 && s->dims.at[0] % d->team.count == 0;
+}
+
+void xla_drop_host(xla_storage *s)
+{
+    free(s->host);
+    s->host = NULL;
+}
+
+void xla_drop_chips(xla_device *d, xla_storage *s)
+{
+    pjrt_array_drop(d->pjrt, &s->chips);
+}
 
 ls_status xla_to_host(xla_device *d, xla_storage *s, ls_message *why)
 {
@@ -75,21 +96,21 @@ ls_status xla_to_host(xla_device *d, xla_storage *s, ls_message *why)
     char *host = aligned_alloc(64, room);
     if (!host) return xla_refuse(why, LS_ERR_MEMORY, "no host memory of %zu bytes", room);
     ls_status status = LS_OK;
-    if (s->chip) status = pjrt_download(d->pjrt, s->chip, s->dims.n, host, s->bytes, why);
+    if (s->chips.on[0])
+        status = pjrt_array_download(d->pjrt, d->team, &s->chips, s->dims.n, host, s->bytes, xla_is_divided(d, s), why);
     else memset(host, 0, s->bytes);
     if (status) free(host);
     else s->host = host;
     return status;
 }
 
-ls_status xla_to_chip(xla_device *d, xla_storage *s, ls_message *why)
+ls_status xla_to_chips(xla_device *d, xla_storage *s, ls_message *why)
 {
-    if (s->chip) return LS_OK;
+    if (s->chips.on[0]) return LS_OK;
     XLA_TRY(xla_to_host(d, s, why)); /* zeros, if it was never written */
     pjrt_shape shape = {pjrt_types[xla_type_of(s->dtype)], s->dims.n, s->dims.at};
-    XLA_TRY(pjrt_upload(d->pjrt, d->chip, s->host, shape, &s->chip, why));
-    free(s->host);
-    s->host = NULL;
+    XLA_TRY(pjrt_array_upload(d->pjrt, d->team, s->host, shape, s->bytes, xla_is_divided(d, s), &s->chips, why));
+    xla_drop_host(s);
     return LS_OK;
 }
 
@@ -125,10 +146,7 @@ ls_status xla_storage_renew(xla_device *d, size_t number, ls_message *why)
         d->recording.mentioned[s->mention] = old;
         *s = (xla_storage){.bytes = s->bytes, .dtype = s->dtype, .dims = s->dims};
     }
-    xla_storage *s = &d->storages[number];
-    free(s->host);
-    pjrt_drop(d->pjrt, s->chip);
-    s->host = NULL;
-    s->chip = NULL;
+    xla_drop_host(&d->storages[number]);
+    xla_drop_chips(d, &d->storages[number]);
     return LS_OK;
 }

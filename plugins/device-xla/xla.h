@@ -20,14 +20,15 @@
 #include "pjrt.h"
 #include "shlo.h"
 
-/* Memory the library asked for. Its contents are on the host, on the chip, or on both; on neither: undefined. */
+/* Memory the library asked for. Its contents are on the host, on the chips, or on both; on neither: undefined. */
 typedef struct xla_storage {
     size_t bytes;   /* 0: the number is unused */
-    ls_dtype dtype; /* of the array on the chip: that of the first operand seen. LS_DTYPE_NONE: not seen yet */
+    ls_dtype dtype; /* of the array on the chips: that of the first operand seen. LS_DTYPE_NONE: not seen yet */
     shlo_dims dims; /* of that array, which fills the storage in row-major order */
     char *host;
-    pjrt_buffer *chip;
+    pjrt_array chips;
     size_t mention;   /* its number in the recording, from 1; 0: not mentioned */
+    bool is_batch;    /* rows that chips may divide among them: xla_is_divided() */
     bool is_released; /* by the library: gone when the recording is executed */
 } xla_storage;
 
@@ -55,7 +56,7 @@ enum { XLA_RECENT = 4 };
 typedef struct xla_device {
     const ls_host *host;
     const pjrt *pjrt;
-    int chip;
+    pjrt_team team;
     pthread_mutex_t lock;
     xla_storage *storages; /* [0] is unused */
     size_t storage_count, storage_room;
@@ -65,13 +66,21 @@ typedef struct xla_device {
     const xla_program *recent[XLA_RECENT]; /* programs executed last, the latest first */
     bool ended;                            /* a step has, since the last began */
     size_t steps;                          /* that have ended, in a rehearsal */
-    pjrt_event *running;                   /* the step being executed; NULL: none */
-    pjrt_buffer *fault;                    /* its result that says whether a condition was not met; NULL: none */
-    pjrt_buffer **donated;                 /* arrays that it consumes */
+    bool is_running;                       /* a step is being executed */
+    pjrt_event *running[PJRT_MOST_CHIPS];  /* it, on each chip */
+    pjrt_array fault;                      /* its result that says whether a condition was not met, if it has one */
+    pjrt_array *donated;                   /* arrays that it consumes */
     size_t donated_count;
     ls_device_counts counts;      /* since it was opened */
     bool is_on_host[LS_OP_COUNT]; /* an operator that ran on the host, and was reported */
 } xla_device;
+
+/* ---- chips (chips.c) ---- */
+
+/* How many devices, of LOCKSTEP_XLA_CHIPS chips each, a process of this host could open. */
+int xla_count(void);
+/* The chips of device `index`. */
+ls_status xla_find_team(const pjrt *p, int index, pjrt_team *team, ls_message *why);
 
 /* ---- storages (storage.c) ---- */
 
@@ -83,9 +92,15 @@ xla_storage *xla_behind(xla_device *d, const void *address, size_t bytes);
 /* A new storage; 0: out of memory. */
 size_t xla_storage_new(xla_device *d, size_t bytes);
 void xla_storage_free(xla_device *d, size_t number);
-/* Bring the contents to the host, or to the chip. */
+bool xla_has_contents(const xla_storage *s);
+/* Has each chip a part of its array, rather than a copy? The result of a program does not depend on it. */
+bool xla_is_divided(const xla_device *d, const xla_storage *s);
+/* Bring the contents to the host, or to the chips. */
 ls_status xla_to_host(xla_device *d, xla_storage *s, ls_message *why);
-ls_status xla_to_chip(xla_device *d, xla_storage *s, ls_message *why);
+ls_status xla_to_chips(xla_device *d, xla_storage *s, ls_message *why);
+/* Contents are not there any more. */
+void xla_drop_host(xla_storage *s);
+void xla_drop_chips(xla_device *d, xla_storage *s);
 /* The number type of its array becomes known, with the dimensions of an operand that fills it. */
 void xla_storage_type(xla_device *d, xla_storage *s, const ls_operand *x);
 /* Its contents are about to be replaced: what the recording read of it before stays as it is. */

@@ -51,6 +51,7 @@
     LS_SETTING(PROFILE, TEXT, "", "folder that gets a profile of every process (empty: none is taken)")                \
     LS_SETTING(PJRT_LIBRARY, TEXT, "",                                                                                 \
                "library through which device xla reaches its chips (empty: a TPU's, or a CPU's)")                      \
+    LS_SETTING(XLA_CHIPS, TEXT, "1", "chips of device xla that divide batches among them: a number, or all")           \
     LS_SETTING(XLA_CACHE, TEXT, "",                                                                                    \
                "folder of compiled programs (empty: lockstep/xla in the user's cache; off: none)")                     \
     LS_SETTING(XLA_TOPOLOGY, TEXT, "", "chips to compile for, on a host without them: v5e:2x2 (empty: none)")          \

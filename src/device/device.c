@@ -127,7 +127,7 @@ static int unknown_trait(uint32_t traits)
 {
     uint32_t unknown =
         traits & ~(uint32_t)(LS_TRAIT_HOST | LS_TRAIT_STORAGES | LS_TRAIT_LIVE_VALUES | LS_TRAIT_SCATTERED |
-                             LS_TRAIT_HALF_COPY | LS_TRAIT_KRSC | LS_TRAIT_STEP_FACTOR);
+                             LS_TRAIT_HALF_COPY | LS_TRAIT_KRSC | LS_TRAIT_STEP_FACTOR | LS_TRAIT_BATCHES);
     return unknown ? __builtin_ctz(unknown) : -1;
 }
 
@@ -364,9 +364,10 @@ ls_status ls_device_upload_begin(ls_device *device, void *to, const void *from, 
     const ls_device_table *table = &device->table;
     if (bytes == 0) return LS_OK;
     ls_status status = LS_OK;
+    ls_copy_kind kind = ls_device_has(device, LS_TRAIT_BATCHES) ? LS_COPY_BATCH : LS_COPY_TO_DEVICE;
     if (device->copies) status = table->event_record(device->handle, device->order, device->stream);
     if (device->copies && !status) status = table->event_wait(device->handle, device->order, device->copies);
-    return status ? status : table->copy(device->handle, device->copies, to, from, bytes, LS_COPY_TO_DEVICE, why);
+    return status ? status : table->copy(device->handle, device->copies, to, from, bytes, kind, why);
 }
 
 ls_status ls_device_uploads_note(ls_device *device, ls_event **event, ls_message *why)

@@ -66,7 +66,7 @@ ls_status ls_device_mark(ls_device *device, ls_mark_kind mark, ls_message *why);
 void *ls_device_host_alloc(ls_device *device, size_t bytes);
 void ls_device_host_release(ls_device *device, void *memory, size_t bytes);
 
-/* ---- Uploads that overlap with other work ----
+/* ---- Uploads of batches, which overlap with other work ----
  *
  * An upload continues after the call, in the copy stream: it waits for all work submitted so far, which may use its
  * memory, and overlaps with what is submitted later. *event, created on first use, stands for all uploads up to
