@@ -11,6 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "accuracy.h"
+#include "saving.h"
+
 /* ---- pictures ---- */
 
 enum { SIDE = 32, PLANE = SIDE * SIDE, RECORD = 1 + 3 * PLANE, MOST_FILES = 5, PER_FILE = 10000 };
@@ -60,14 +63,18 @@ static ls_dataset *read_files(ls_run *run, const char *folder, const char *const
         char path[1024];
         snprintf(path, sizeof path, "%s/%s", folder, names[i]);
         FILE *file = fopen(path, "rb");
-        int64_t got = file ? (int64_t)fread(p->records + p->count * RECORD, RECORD, PER_FILE, file) : 0;
+        size_t bytes = file ? fread(p->records + p->count * RECORD, 1, (size_t)PER_FILE * RECORD, file) : 0;
+        const char *problem = !bytes                       ? "cannot be read"
+                              : bytes % RECORD             ? "ends inside a picture"
+                              : file && fgetc(file) != EOF ? "has more pictures than such a file"
+                                                           : NULL;
         if (file) fclose(file);
-        if (!got) {
-            ls_set_error(run, LS_ERR_IO, "%s cannot be read: it should be a file of CIFAR-10's binary version", path);
+        if (problem) {
+            ls_set_error(run, LS_ERR_IO, "%s %s: it should be a file of CIFAR-10's binary version", path, problem);
             forget(p);
             return NULL;
         }
-        p->count += got;
+        p->count += (int64_t)(bytes / RECORD);
     }
     return dataset_of(run, p);
 }
@@ -149,28 +156,13 @@ static ls_module *resnet_new(ls_run *run, int blocks)
 
 /* ---- training ---- */
 
-static double accuracy(ls_run *run, ls_module *net, ls_loader *test)
-{
-    double right = 0, seen = 0;
-    ls_eval(net);
-    ls_no_grad(run)
-    {
-        for (ls_batch b; ls_next(test, &b);) {
-            ls_tensor *hit = ls_gather(run, ls_eq(ls_argmax(ls_forward(net, b.image)), b.label));
-            right += ls_item(ls_sum(hit));
-            seen += (double)ls_numel(hit);
-        }
-    }
-    ls_train(net);
-    return seen > 0 ? 100 * right / seen : 0;
-}
-
 int main(int argc, char **argv)
 {
     const char *data_dir = NULL;
     int epochs = 100, blocks = 3;
     int64_t batch_size = 128, patience = 20, made = 2000;
     double lr = 0.1, weight_decay = 1e-4, ema_decay = 0.99;
+    saving save = {.when = NULL};
     const ls_flag flags[] = {
         LS_FLAG("data_dir", &data_dir, "folder with CIFAR-10's .bin files; without it pictures are made up"),
         LS_FLAG("epochs", &epochs, "passes over the training pictures"),
@@ -180,10 +172,12 @@ int main(int argc, char **argv)
         LS_FLAG("blocks", &blocks, "blocks of each of three sizes: 3 make ResNet-20"),
         LS_FLAG("ema_decay", &ema_decay, "what the averaged network keeps in a step"),
         LS_FLAG("patience", &patience, "epochs without a better accuracy before training ends"),
+        SAVING_FLAG(&save),
         LS_FLAG("made_pictures", &made, "how many to make up, without --data_dir"),
     };
-    ls_run *run = ls_init(&argc, &argv, .seed = 42, .project_dir = "runs/cifar");
-    if (!ls_flags_read(run, &argc, &argv, flags, .about = "train ResNet-20 on CIFAR-10")) return ls_finish(run);
+    ls_run *run = ls_init(&argc, &argv, .seed = 42, .project_dir = "runs/cifar", .total_limit = 2);
+    if (!ls_flags_read(run, &argc, &argv, flags, .about = "train ResNet-20 on CIFAR-10") || !saving_fits(run, &save))
+        return ls_finish(run);
 
     static const char *const train_files[MOST_FILES] = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
                                                         "data_batch_4.bin", "data_batch_5.bin"};
@@ -225,17 +219,19 @@ int main(int argc, char **argv)
             ls_schedule_step(cosine);
             ls_zero_grad(sgd);
             ls_progress_show(bar, "loss", ls_item(loss));
+            save_after_step(run, &save, ls_optim_steps_taken(sgd), false);
         }
         ls_progress_free(bar);
         double percent = 0;
         bool end = false;
         ls_ema_apply(ema)
         {
-            percent = accuracy(run, net, test);
+            percent = accuracy(run, net, test, NULL);
             end = ls_early_stopping_step(&stop, percent);
             if (stop.improved) ls_save_model(run, net, best);
         }
         ls_print(run, "epoch %d: %.2f %%\n", epoch, percent);
+        save_after_epoch(run, &save);
         if (end) break;
     }
     return ls_finish(run);

@@ -21,18 +21,18 @@
 #include <string.h>
 #include <strings.h>
 
+#include "saving.h"
 #include "trainer_flags.h"
 
 enum { LONGEST_PATH = 4096 };
 
 typedef struct options {
-    const char *model, *task, *data_dir, *train_file, *validation_file, *text, *second, *label, *checkpointing_steps;
+    const char *model, *task, *data_dir, *train_file, *validation_file, *text, *second, *label;
     bool header, with_tracking, do_train, do_eval, do_predict;
     int64_t max_length;
     trainer_flags trainer;
     ls_names predict;
-    int64_t save_every; /* steps */
-    bool save_epochs;
+    saving save;
 } options;
 
 /* The format of GLUE's tables: their columns, in its own files and in the cache of Hugging Face's datasets, and what
@@ -93,19 +93,13 @@ static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
         LS_FLAG("do_train", &o->do_train, "train, as --model_name_or_path alone does"),
         LS_FLAG("do_eval", &o->do_eval, "evaluate after each epoch, as every training does; alone: only evaluate"),
         LS_FLAG("do_predict", &o->do_predict, "not supported: give the texts with --predict"),
-        TRAINER_FLAGS LS_FLAG("checkpointing_steps", &o->checkpointing_steps,
-                              "save the state every N steps, or every \"epoch\""),
+        TRAINER_FLAGS SAVING_FLAG(&o->save),
         LS_FLAG("with_tracking", &o->with_tracking, "record loss, rate and scores: TensorBoard, JSON lines, CSV"),
         LS_FLAG("predict", &o->predict, "classify these texts, or the lines of these files; a tab separates a pair"),
     };
     if (!ls_flags_read(run, argc, argv, flags, .about = "fine-tune BERT to classify texts")) return false;
-    char *end = "";
-    o->save_epochs = !strcmp(o->checkpointing_steps, "epoch");
-    if (!o->save_epochs) o->save_every = strtoll(o->checkpointing_steps, &end, 10);
-    if (*end || o->save_every < 0)
-        ls_set_error(run, LS_ERR_VALUE, "--checkpointing_steps is %s; it must be a number of steps or \"epoch\"",
-                     o->checkpointing_steps);
-    else if (o->task && !task_of(o))
+    if (!saving_fits(run, &o->save)) return false;
+    if (o->task && !task_of(o))
         ls_set_error(run, LS_ERR_VALUE, "--task_name is %s; it must be one of mrpc|sst2|cola|rte", o->task);
     else if (!o->model && !o->do_eval && !o->predict.count)
         ls_set_error(run, LS_ERR_VALUE,
@@ -270,7 +264,7 @@ static ls_module *train(ls_run *run, const options *o, const char *folder, ls_to
             int64_t step = ls_optim_steps_taken(adam);
             ls_track(run, step, {"loss", ls_item(loss)}, {"lr", ls_optim_lr(adam)});
             bool stop = ls_should_stop(run);
-            if (stop || (o->save_every && step % o->save_every == 0)) ls_save_state(run, NULL);
+            save_after_step(run, &o->save, step, stop);
             if (stop) exit(ls_finish(run)); /* a restart continues with the next step */
         }
         ls_progress_free(bar);
@@ -278,7 +272,7 @@ static ls_module *train(ls_run *run, const options *o, const char *folder, ls_to
         if (ls_error(run)) return model;
         ls_track(run, ls_optim_steps_taken(adam), {"accuracy", s.accuracy}, {"f1", s.f1}, {"matthews", s.matthews});
         ls_print(run, "epoch %d: accuracy %.4f, F1 %.4f, Matthews %.4f\n", epoch, s.accuracy, s.f1, s.matthews);
-        if (o->save_epochs) ls_save_state(run, NULL);
+        save_after_epoch(run, &o->save);
     }
     ls_save_model(run, model, ls_project_dir(run));
     if (ls_is_main(run)) ls_tokenizer_write(tokenizer, ls_project_dir(run));
@@ -413,7 +407,6 @@ static void predict(ls_run *run, const options *o, ls_module *model, ls_tokenize
 int main(int argc, char **argv)
 {
     options o = {.header = true,
-                 .checkpointing_steps = "",
                  .max_length = 128,
                  .trainer = {TRAINER_DEFAULTS, .train_batch = 16, .eval_batch = 32, .lr = 2e-5}};
     ls_run *run = ls_init(&argc, &argv, .seed = 42, .project_dir = "out", .async_save = true, .total_limit = 2);

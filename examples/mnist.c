@@ -9,6 +9,9 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "accuracy.h"
+#include "saving.h"
+
 /* Images [N,1,28,28] and labels; "train" or "t10k", with or without .gz. */
 static ls_dataset *digits(ls_run *run, const char *folder, const char *which)
 {
@@ -28,21 +31,6 @@ static ls_module *stage(ls_run *run, int64_t in, int64_t out)
                              ls_batch_norm_new(run, out), ls_relu_new(run), ls_max_pool2d_new(run, 2));
 }
 
-static double accuracy(ls_run *run, ls_module *net, ls_loader *test)
-{
-    double right = 0, seen = 0;
-    ls_eval(net);
-    ls_no_grad_begin(run);
-    for (ls_batch b; ls_next(test, &b);) {
-        ls_tensor *hit = ls_gather(run, ls_eq(ls_argmax(ls_forward(net, b.image)), b.label));
-        right += ls_item(ls_sum(hit));
-        seen += (double)ls_numel(hit);
-    }
-    ls_no_grad_end(run);
-    ls_train(net);
-    return seen > 0 ? 100 * right / seen : 0;
-}
-
 int main(int argc, char **argv)
 {
     const char *data_dir = "mnist";
@@ -50,16 +38,19 @@ int main(int argc, char **argv)
     int64_t batch_size = 128;
     double lr = 1e-2, weight_decay = 0.01;
     bool with_tracking = false;
+    saving save = {.when = NULL};
     const ls_flag flags[] = {
         LS_FLAG("data_dir", &data_dir, "folder with the idx files"),
         LS_FLAG("epochs", &epochs, "passes over the training digits"),
         LS_FLAG("batch_size", &batch_size, "digits per step"),
         LS_FLAG("lr", &lr, "highest learning rate"),
         LS_FLAG("weight_decay", &weight_decay, "weight decay of AdamW"),
+        SAVING_FLAG(&save),
         LS_FLAG("with_tracking", &with_tracking, "record loss, learning rate and accuracy"),
     };
-    ls_run *run = ls_init(&argc, &argv, .seed = 42, .project_dir = "runs/mnist");
-    if (!ls_flags_read(run, &argc, &argv, flags, .about = "train a network to recognise handwritten digits"))
+    ls_run *run = ls_init(&argc, &argv, .seed = 42, .project_dir = "runs/mnist", .total_limit = 2);
+    if (!ls_flags_read(run, &argc, &argv, flags, .about = "train a network to recognise handwritten digits") ||
+        !saving_fits(run, &save))
         return ls_finish(run);
 
     ls_loader *train = ls_loader_new(run, digits(run, data_dir, "train"), .batch = batch_size, .shuffle = true);
@@ -87,11 +78,13 @@ int main(int argc, char **argv)
             ls_zero_grad(adam);
             ls_track(run, step, {"loss", ls_item(loss)}, {"lr", ls_optim_lr(adam)});
             ls_progress_show(bar, "loss", ls_item(loss));
+            save_after_step(run, &save, step + 1, false);
         }
         ls_progress_free(bar);
-        double percent = accuracy(run, net, test);
+        double percent = accuracy(run, net, test, NULL);
         ls_track(run, step, {"accuracy", percent});
         ls_print(run, "epoch %d: %.2f %%\n", epoch, percent);
+        save_after_epoch(run, &save);
     }
     if (with_tracking && ls_is_main(run) && !ls_error(run)) {
         char path[1100];

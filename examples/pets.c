@@ -11,14 +11,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "accuracy.h"
+#include "saving.h"
+
 typedef struct options {
-    const char *data_dir, *pattern, *model, *weights, *checkpointing_steps;
+    const char *data_dir, *pattern, *model, *weights;
     int64_t width, batch_size;
     int image_size, workers, epochs;
     double lr;
     bool by_folder, freeze, v1_strides, skip_bad, with_tracking;
-    int64_t save_every; /* steps */
-    bool save_epochs;
+    saving save;
     ls_names predict;
 } options;
 
@@ -39,19 +41,13 @@ static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
         LS_FLAG("batch_size", &o->batch_size, "photos per step and process"),
         LS_FLAG("lr", &o->lr, "highest learning rate"),
         LS_FLAG("workers", &o->workers, "threads that read photos"),
-        LS_FLAG("checkpointing_steps", &o->checkpointing_steps, "save the state every N steps, or every \"epoch\""),
+        SAVING_FLAG(&o->save),
         LS_FLAG("with_tracking", &o->with_tracking, "record loss, rate and accuracy: TensorBoard, JSON lines, CSV"),
         LS_FLAG("predict", &o->predict, "classify these photos with the model in output_dir"),
     };
     if (!ls_flags_read(run, argc, argv, flags, .about = "fine-tune a residual network on a folder of photos"))
         return false;
-    char *end = "";
-    o->save_epochs = !strcmp(o->checkpointing_steps, "epoch");
-    if (!o->save_epochs) o->save_every = strtoll(o->checkpointing_steps, &end, 10);
-    if (*end || o->save_every < 0)
-        ls_set_error(run, LS_ERR_VALUE, "--checkpointing_steps is %s; it must be a number of steps or \"epoch\"",
-                     o->checkpointing_steps);
-    else if (o->batch_size < 1)
+    if (saving_fits(run, &o->save) && o->batch_size < 1)
         ls_set_error(run, LS_ERR_VALUE, "--batch_size is %lld; it must be at least 1", (long long)o->batch_size);
     return !ls_error(run);
 }
@@ -133,22 +129,6 @@ static bool predict(ls_run *run, options *o)
 
 /* ---- Training ---- */
 
-static double accuracy(ls_run *run, ls_module *model, ls_loader *eval)
-{
-    double right = 0, seen = 0;
-    ls_eval(model);
-    ls_no_grad_begin(run);
-    for (ls_batch b; ls_next(eval, &b);) {
-        ls_tensor *guess = ls_argmax(ls_forward(model, ls_imagenet_normalize(b.image)));
-        ls_tensor *hit = ls_gather(run, ls_eq(guess, b.label));
-        right += ls_item(ls_sum(hit));
-        seen += (double)ls_numel(hit);
-    }
-    ls_no_grad_end(run);
-    ls_train(model);
-    return 100 * right / seen;
-}
-
 int main(int argc, char **argv)
 {
     options o = {.data_dir = "images",
@@ -159,8 +139,7 @@ int main(int argc, char **argv)
                  .batch_size = 64,
                  .epochs = 5,
                  .lr = 3e-2,
-                 .freeze = true,
-                 .checkpointing_steps = ""};
+                 .freeze = true};
     ls_run *run = ls_init(&argc, &argv, .seed = 42, .project_dir = "out", .async_save = true, .total_limit = 2);
     if (!read_flags(run, &argc, &argv, &o)) return ls_finish(run);
     if (o.predict.count) {
@@ -199,14 +178,14 @@ int main(int argc, char **argv)
             int64_t step = ls_optim_steps_taken(adam);
             ls_track(run, step, {"loss", ls_item(loss)}, {"lr", ls_optim_lr(adam)});
             bool stop = ls_should_stop(run);
-            if (stop || (o.save_every && step % o.save_every == 0)) ls_save_state(run, NULL);
+            save_after_step(run, &o.save, step, stop);
             if (stop) return ls_finish(run); /* a restart continues with the next step */
         }
         ls_progress_free(bar);
-        double percent = accuracy(run, model, eval);
+        double percent = accuracy(run, model, eval, ls_imagenet_normalize);
         ls_track(run, ls_optim_steps_taken(adam), {"accuracy", percent});
         ls_print(run, "epoch %d: %.2f\n", epoch, percent);
-        if (o.save_epochs) ls_save_state(run, NULL);
+        save_after_epoch(run, &o.save);
     }
     if (!ls_error(run)) save(run, model, pets, &o);
     bool damaged = strstr(ls_error_message(run), "LS_ON_BAD_SKIP"); /* a flag of this program */

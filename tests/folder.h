@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static inline int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *walk)
@@ -43,6 +44,17 @@ static inline char *file_text(const char *path, size_t *size)
     text[length] = '\0';
     if (size) *size = length;
     return text;
+}
+
+/* Run a command: what it printed and said, by way of a file; free() it. *code: as it exited, -1 if it was killed. */
+static inline char *said_by(const char *command, const char *file, int *code)
+{
+    char line[4096];
+    snprintf(line, sizeof line, "{ %s\n} > '%s' 2>&1", command, file);
+    int status = system(line);
+    *code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    char *said = file_text(file, NULL);
+    return said ? said : calloc(1, 1);
 }
 
 static inline void file_append(const char *path, const char *text)

@@ -78,10 +78,10 @@ static void write_table(const char *path, const char *header, const char *patter
 static char *glue(const char *before, const char *flags, int want)
 {
     char command[2048];
-    snprintf(command, sizeof command, "%s " GLUE " %s > " FOLDER "/said 2>&1", before, flags);
-    int status = system(command);
-    char *said = file_text(FOLDER "/said", NULL);
-    CHECK_MSG(WIFEXITED(status) && WEXITSTATUS(status) == want, "%s: %d: %s", flags, status, said);
+    int code;
+    snprintf(command, sizeof command, "%s " GLUE " %s", before, flags);
+    char *said = said_by(command, FOLDER "/said", &code);
+    CHECK_MSG(code == want, "%s: %d: %s", flags, code, said);
     return said;
 }
 

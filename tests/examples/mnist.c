@@ -1,6 +1,5 @@
 /* mnist.c - the example of that name, run on digits made here: it learns, records and draws. */
 #include <stdint.h>
-#include <sys/wait.h>
 
 #include "check.h"
 #include "folder.h"
@@ -73,10 +72,9 @@ static void it_learns_records_and_draws(void)
 static void missing_data_is_named(void)
 {
     folder_fresh(FOLDER);
-    int status = system(MNIST " --data_dir " FOLDER "/none > " FOLDER "/printed 2> " FOLDER "/said");
-    char *said = file_text(FOLDER "/said", NULL);
-    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 1);
-    CHECK_MSG(strstr(said, FOLDER "/none/train-images-idx3-ubyte"), "%s", said);
+    int code;
+    char *said = said_by(MNIST " --data_dir " FOLDER "/none", FOLDER "/said", &code);
+    CHECK_MSG(code == 1 && strstr(said, FOLDER "/none/train-images-idx3-ubyte"), "%d: %s", code, said);
     free(said);
 }
 

@@ -19,13 +19,13 @@ static void a_model_to_start_from_is_made(void)
 static char *qa(const char *before, const char *flags, int want)
 {
     char command[2048];
+    int code;
     snprintf(command, sizeof command,
              "%s " QA " --train_file " FOLDER "/train.json --validation_file " FOLDER "/dev.json --max_seq_length 32 "
-             "--doc_stride 8 %s > " FOLDER "/said 2>&1",
+             "--doc_stride 8 %s",
              before, flags);
-    int status = system(command);
-    char *said = file_text(FOLDER "/said", NULL);
-    CHECK_MSG(WIFEXITED(status) && WEXITSTATUS(status) == want, "%s: %d: %s", flags, status, said);
+    char *said = said_by(command, FOLDER "/said", &code);
+    CHECK_MSG(code == want, "%s: %d: %s", flags, code, said);
     return said;
 }
 
