@@ -7,15 +7,25 @@ set -eu
 cd "$(dirname "$0")/.."
 folder=$1
 tree=$folder/lockstep
+files=$folder/files.txt # of the copy, as of the last call
+export LC_ALL=C
+[ -f "$files" ] || rm -rf "$tree"
 rm -rf "$tree/debian" # with it the stamps of the build before
 mkdir -p "$tree"
 
 version=$(sed -n 's/^#define LS_VERSION_[A-Z]* *\([0-9]*\)$/\1/p' include/lockstep/version.h | paste -sd .)
 if git rev-parse --git-dir >/dev/null 2>&1; then
-    git ls-files -z --cached --others --exclude-standard
+    git ls-files -z --deleted | sort -zu >"$files.deleted"
+    git ls-files -z --cached --others --exclude-standard | sort -zu | comm -z -23 - "$files.deleted" >"$files.new"
+    rm "$files.deleted"
 else
-    find . -path ./build -prune -o -type f -print0
-fi | tar c --null --ignore-failed-read -T - 2>/dev/null | tar x -C "$tree"
+    find . -path ./build -prune -o -type f -print0 | sort -z >"$files.new"
+fi
+[ ! -f "$files" ] || comm -z -23 "$files" "$files.new" | (cd "$tree" && xargs -0r rm -f --)
+tar c --null -T "$files.new" -f "$folder/tree.tar"
+tar x -C "$tree" -f "$folder/tree.tar"
+rm "$folder/tree.tar"
+mv "$files.new" "$files"
 cat >"$tree/debian/changelog" <<END
 lockstep ($version) unstable; urgency=medium
 

@@ -24,5 +24,7 @@ python3 -m pip --disable-pip-version-check --timeout 10 --retries 1 download -q 
     skip "$(tail -n 1 "$folder/log")"
 wheel=$(ls "$folder"/xla_cpu_pjrt-*.whl)
 echo "$sum  $wheel" | sha256sum -c --quiet - >/dev/null 2>&1 || skip "$wheel has another SHA-256"
-python3 -m zipfile -e "$wheel" "$folder"
-rm "$wheel"
+rm -rf "$folder/new" "$folder/xla_plugins"
+python3 -m zipfile -e "$wheel" "$folder/new" # beside: when the library is there, it is whole
+mv "$folder/new/xla_plugins" "$folder/xla_plugins"
+rm -r "$folder/new" "$wheel"
