@@ -42,6 +42,18 @@ static double number_in(const char *path, double otherwise)
     return number;
 }
 
+/* What a container counts as used although it gives it up when asked: pages of files that nothing has read lately. */
+static double spare_file_bytes(void)
+{
+    double bytes = 0;
+    char line[256];
+    FILE *file = fopen("/sys/fs/cgroup/memory.stat", "re");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "inactive_file %lf", &bytes) == 1) break;
+    if (file) fclose(file);
+    return bytes;
+}
+
 /* What the system, or the container, can still give. */
 static double available_bytes(void)
 {
@@ -52,7 +64,8 @@ static double available_bytes(void)
         if (sscanf(line, "MemAvailable: %lf kB", &kilobytes) == 1) break;
     if (file) fclose(file);
     double limit = number_in("/sys/fs/cgroup/memory.max", HUGE_VAL);
-    return fmin(1024 * kilobytes, limit - number_in("/sys/fs/cgroup/memory.current", 0));
+    double used = number_in("/sys/fs/cgroup/memory.current", 0) - spare_file_bytes();
+    return fmin(1024 * kilobytes, limit - used);
 }
 
 /* Pages that are not those of a file: programs and libraries are shared for ever. */
