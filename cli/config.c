@@ -118,6 +118,10 @@ static void ask_path(const char *question, const char *fallback, char *path, siz
     } while (length >= (int)size);
 }
 
+#define CHECK_QUESTION                                                                                                 \
+    "Should distributed operations be checked while running for errors? This can avoid timeout issues but will be "    \
+    "slower."
+
 /* ---- The three subcommands -------------------------------------------------------------------------------------- */
 
 static bool ask_about_machines(ls_launch_config *config)
@@ -170,13 +174,21 @@ static void ask_gpus(ls_launch_config *config)
     snprintf(config->gpu_ids, sizeof config->gpu_ids, "%.200s", *answer ? answer : "all");
 }
 
+/* On one host: in a cluster, lockstep launch is started on every worker. */
+static void ask_about_tpus(ls_launch_config *config)
+{
+    int here = ls_launch_tpus();
+    strcpy(config->distributed_type, "TPU");
+    config->debug = ask_yes(CHECK_QUESTION, false);
+    config->num_processes =
+        ask_number("How many TPU cores should be used for distributed training?", here ? here : 1, 1, 1 << 16);
+}
+
 static bool ask_about_processes(ls_launch_config *config, bool on_gpus)
 {
     strcpy(config->distributed_type, on_gpus ? "MULTI_GPU" : "MULTI_CPU");
     if (!ask_about_machines(config)) return false;
-    config->debug = ask_yes("Should distributed operations be checked while running for errors? This can avoid timeout "
-                            "issues but will be slower.",
-                            false);
+    config->debug = ask_yes(CHECK_QUESTION, false);
     if (on_gpus) ask_gpus(config);
     else
         config->num_processes =
@@ -187,22 +199,28 @@ static bool ask_about_processes(ls_launch_config *config, bool on_gpus)
 
 static int ask(const char *path)
 {
-    static const char *const machines[] = {"No distributed training", "multi-CPU", "multi-GPU"};
+    enum { NOT_DISTRIBUTED, MULTI_CPU, MULTI_GPU, TPU, MACHINES };
+    static const char *const machines[MACHINES] = {"No distributed training", "multi-CPU", "multi-GPU", "TPU"};
     static const char *const precisions[] = {"no", "fp16", "bf16"};
     ls_launch_config config;
     ls_launch_config_default(&config);
-    int machine = ask_choice("Which type of machine are you using?", machines, 3);
-    if (machine && !ask_about_processes(&config, machine == 2))
+    int machine = ask_choice("Which type of machine are you using?", machines, MACHINES);
+    if (machine == TPU) ask_about_tpus(&config);
+    else if (machine && !ask_about_processes(&config, machine == MULTI_GPU))
         return failed("the input ended before a question that has no default");
-    if (machine == 2 && config.num_processes == 1)
+    if (machine == MULTI_GPU && config.num_processes == 1)
         return failed("Specified distributed type MULTI_GPU but only using 1 GPU on a single machine. Please select "
                       "`No distributed training` for the type of machine you are using.");
-    config.use_cpu = machine == 1 || (machine == 0 && ls_launch_gpus() == 0);
-    if (machine == 0 && !config.use_cpu)
+    config.use_cpu = machine == MULTI_CPU || (machine == NOT_DISTRIBUTED && !ls_launch_gpus() && !ls_launch_tpus());
+    if (machine == NOT_DISTRIBUTED && !config.use_cpu)
         config.use_cpu = ask_yes("Do you want to run your training on CPU only (even if a GPU is available)?", false);
     config.num_cpu_threads_per_process =
         ask_number("How many threads should each process use (0: its share of the CPUs)?", 0, 0, 1 << 16);
     strcpy(config.mixed_precision, precisions[ask_choice("Do you wish to use mixed precision?", precisions, 3)]);
+    if (machine == TPU && strcmp(config.mixed_precision, "bf16") == 0)
+        config.downcast_bf16 = ask_yes(
+            "Should `torch.float` be cast as `bfloat16` and `torch.double` remain `float32` on TPUs (for PyTorch)?",
+            false);
     return write_to(path, &config, "lockstep configuration saved at %s\n");
 }
 

@@ -39,6 +39,14 @@ static bool check_gpus(const launch_options *options, int processes, char *why, 
     return !wrong;
 }
 
+/* Given by an option or a file? */
+static bool asks_for_tpus(const launch_options *options)
+{
+    const char *type = options->config.distributed_type;
+    bool by_file = strcasecmp(type, "TPU") == 0 || strcasecmp(type, "XLA") == 0;
+    return !options->value[OPTION_CPU] && (options->value[OPTION_TPU] || by_file);
+}
+
 /* GPUs that a job is for if its number of processes is not given; 0: it is not for GPUs. */
 static int gpus_for(const launch_options *options)
 {
@@ -70,12 +78,24 @@ static int count_by_gpus(const launch_options *options)
     return gpus > 1 ? gpus : 1;
 }
 
+static bool check_tpus(const launch_options *options, char *why, size_t size)
+{
+    const char *wrong = NULL;
+    if (options->value[OPTION_TPU] && (options->value[OPTION_CPU] || options->value[OPTION_MULTI_GPU]))
+        wrong = "You can only use one of `--cpu`, `--multi_gpu` and `--tpu` at a time.";
+    else if (asks_for_tpus(options) && !ls_launch_tpus())
+        wrong = "--tpu: there is no TPU here, or no plug-in for it (lockstep env says which)";
+    if (wrong) snprintf(why, size, "%s", wrong);
+    return !wrong;
+}
+
 static bool count_processes(const launch_options *options, int hosts, int *count, char *why, size_t size)
 {
     const char *per_host = options->value[OPTION_NPROC_PER_NODE];
     int total = option_count(options, OPTION_NUM_PROCESSES, 0);
     bool is_given = options->value[OPTION_NUM_PROCESSES] || per_host || options->value[OPTION_HOSTFILE];
     *count = options->value[OPTION_HOSTFILE] ? LS_AUTO : 1; /* the file decides */
+    if (!check_tpus(options, why, size)) return false;
     if (options->value[OPTION_NUM_PROCESSES] && !total) {
         snprintf(why, size, "%s 0: must be a number above 0", option_name(OPTION_NUM_PROCESSES));
         return false;
@@ -94,7 +114,7 @@ static bool count_processes(const launch_options *options, int hosts, int *count
     }
     if (total) *count = total / hosts;
     else if (per_host) *count = count_per_host(options, per_host);
-    else if (!is_given) *count = count_by_gpus(options);
+    else if (!is_given) *count = asks_for_tpus(options) ? ls_launch_tpus() : count_by_gpus(options);
     if (*count < 1 && per_host && strcmp(per_host, "gpu") == 0) {
         snprintf(why, size,
                  "--nproc-per-node gpu: there is no GPU here, or no plug-in for it (lockstep env says which)");
@@ -159,6 +179,10 @@ static void set_variables(const launch_options *options, char texts[][LONGEST_VA
     }
     if (asks_for_gpus(options)) { /* for Lockstep programs; PyTorch finds GPUs itself */
         list[count++] = "LOCKSTEP_DEVICE=cuda";
+        list[count++] = "LOCKSTEP_USE_CPU=0";
+    }
+    if (asks_for_tpus(options)) {
+        list[count++] = "LOCKSTEP_DEVICE=xla";
         list[count++] = "LOCKSTEP_USE_CPU=0";
     }
     list[count] = NULL;

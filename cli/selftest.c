@@ -201,14 +201,15 @@ static int work(const char *above)
 
 /* ---- The launcher --------------------------------------------------------------------------------------------- */
 
-/* Default number of processes: that of GPUs, else of CPUs, but few; at least two, or there is nothing to test, so they
- * share a GPU if there is only one. */
+/* Default number of processes: that of GPUs, of TPU chips, else of CPUs, but few; at least two, or there is nothing to
+ * test, so they share a GPU if there is only one. A TPU chip cannot be shared. */
 static const char *default_processes(bool on_cpu)
 {
     static char text[12];
-    int gpus = on_cpu ? 0 : ls_launch_gpus(), count = gpus ? gpus : ls_launch_cpus();
+    int gpus = on_cpu ? 0 : ls_launch_gpus(), tpus = on_cpu ? 0 : ls_launch_tpus(), least = tpus == 1 ? 1 : 2;
+    int count = gpus ? gpus : tpus ? tpus : ls_launch_cpus();
     if (gpus == 1) setenv("LOCKSTEP_SHARE_GPU", "1", 1);
-    snprintf(text, sizeof text, "%d", count < 2 ? 2 : count > MOST_PROCESSES ? MOST_PROCESSES : count);
+    snprintf(text, sizeof text, "%d", count < least ? least : count > MOST_PROCESSES ? MOST_PROCESSES : count);
     return text;
 }
 

@@ -132,6 +132,8 @@ LS_API int ls_launch_cpus(void);
 /* GPUs that processes of this host would use without naming a device: 0 if there are none or LOCKSTEP_USE_CPU is set.
  * They are counted without being started, so the program may fork afterwards. */
 LS_API int ls_launch_gpus(void);
+/* The same for chips of TPUs, which are used if there is no GPU. */
+LS_API int ls_launch_tpus(void);
 
 /* ---- Configuration files ----
  *
@@ -143,7 +145,8 @@ LS_API int ls_launch_gpus(void);
 #define LS_LAUNCH_CONFIG_LIST(TEXT, COUNT, SWITCH)                                                                     \
     TEXT(compute_environment, "LOCAL_MACHINE")                                                                         \
     SWITCH(debug, false)                                                                                               \
-    TEXT(distributed_type, "NO") /* NO, MULTI_CPU or MULTI_GPU */                                                      \
+    TEXT(distributed_type, "NO") /* NO, MULTI_CPU, MULTI_GPU, TPU or XLA */                                            \
+    SWITCH(downcast_bf16, false) /* for PyTorch on TPUs */                                                             \
     TEXT(dynamo_backend, "")                                                                                           \
     TEXT(dynamo_mode, "")                                                                                              \
     SWITCH(dynamo_use_dynamic, false)                                                                                  \

@@ -39,10 +39,12 @@
     LS_SETTING(COMM_TIMEOUT, COUNT, "600", "seconds to wait for another process in a collective (0: no limit)")        \
     LS_SETTING(COMM_WORKERS, COUNT, "1", "threads that reduce gradients while backward goes on (0: none)")             \
     LS_SETTING(COMM_AFFINITY, TEXT, "", "CPUs of the communication threads of each local rank (empty: any)")           \
-    LS_SETTING(DEVICE, TEXT, "", "device, unless the program names one (empty: a GPU if there is one, else cpu)")      \
-    LS_SETTING(USE_CPU, SWITCH, "0", "train on the CPU, even where there is a GPU")                                    \
+    LS_SETTING(DEVICE, TEXT, "",                                                                                       \
+               "device, unless the program names one (empty: a GPU or TPU if there is one, else cpu)")                 \
+    LS_SETTING(USE_CPU, SWITCH, "0", "train on the CPU, even where there is a GPU or TPU")                             \
     LS_SETTING(SHARE_GPU, SWITCH, "0", "let processes of a host share GPUs, if there are more processes than GPUs")    \
     LS_SETTING(GPU_FILES, TEXT, "/dev/nvidiactl:/dev/dxg", "files that show there is a GPU; one of them is enough")    \
+    LS_SETTING(TPU_FOLDER, TEXT, "/sys/bus/pci/devices", "folder where the system lists PCI devices: TPUs among them") \
     LS_SETTING(CUDA_BLOCKING, SWITCH, "0", "wait after every operator on a GPU, so that a failure names it")           \
     LS_SETTING(CUDA_TF32, SWITCH, "0", "let f32 products on a GPU round their inputs to 10 bits: faster")              \
     LS_SETTING(CUDA_DETERMINISTIC, SWITCH, "0", "use only GPU algorithms that give the same result every time")        \

@@ -43,6 +43,10 @@ static const char *group_of(const char *name)
     return "";
 }
 
+#define ON_EVERY_WORKER                                                                                                \
+    "start lockstep launch on every worker of the cluster: gcloud compute tpus tpu-vm ssh NAME --worker=all "          \
+    "--command='lockstep launch --tpu ...'"
+
 /* Keys of accelerate without a counterpart: kept in the file; reported or refused if they ask for something. */
 static const struct foreign {
     const char *name, *refusal; /* NULL: only reported */
@@ -50,7 +54,6 @@ static const struct foreign {
     {"command_file", NULL},
     {"commands", NULL},
     {"deepspeed_config", "DeepSpeed is not supported"},
-    {"downcast_bf16", NULL},
     {"fp16", NULL}, /* old versions' mixed_precision */
     {"fp8_config", "there is no fp8 recipe to set"},
     {"fsdp_config", "FSDP is not supported"},
@@ -60,7 +63,7 @@ static const struct foreign {
     {"parallelism_config", "only data parallelism is supported"},
     {"tpu_env", NULL},
     {"tpu_name", NULL},
-    {"tpu_use_cluster", NULL},
+    {"tpu_use_cluster", ON_EVERY_WORKER},
     {"tpu_use_sudo", NULL},
     {"tpu_vm", NULL},
     {"tpu_zone", NULL},
@@ -255,14 +258,15 @@ static bool is_for_sagemaker(const ls_json *root)
 
 static ls_status check(ls_launch_config *config, char *why, size_t size)
 {
-    static const char *const types[] = {"NO", "MULTI_CPU", "MULTI_GPU", NULL};
+    static const char *const types[] = {"NO", "MULTI_CPU", "MULTI_GPU", "TPU", "XLA", NULL};
     static const char *const precisions[] = {"no", "fp16", "bf16", "fp8", NULL};
     if (strcmp(config->compute_environment, "LOCAL_MACHINE") != 0)
         return fail(LS_ERR_UNSUPPORTED, why, size, "compute_environment %s: only LOCAL_MACHINE is supported",
                     config->compute_environment);
     if (!is_one_of(config->distributed_type, types))
         return fail(LS_ERR_UNSUPPORTED, why, size,
-                    "distributed_type %s: only NO, MULTI_CPU and MULTI_GPU are supported", config->distributed_type);
+                    "distributed_type %s: only NO, MULTI_CPU, MULTI_GPU, TPU and XLA are supported",
+                    config->distributed_type);
     if (!is_one_of(config->mixed_precision, precisions))
         return fail(LS_ERR_VALUE, why, size, "mixed_precision %s: must be no, fp16, bf16 or fp8",
                     config->mixed_precision);
@@ -333,13 +337,14 @@ static bool make_folder_of(const char *path)
     return true;
 }
 
-/* Is there anything to write? Switches are written even if false, except those that only some versions know. */
+/* Is there anything to write? Switches are written even if false, except those that only some versions know, or that
+ * are about TPUs. */
 static bool is_told(const ls_launch_config *config, const struct row *row)
 {
     const void *place = (const char *)config + row->place;
     if (row->kind == TEXT) return *(const char *)place;
     if (row->kind == COUNT) return *(const int *)place || strcmp(row->name, "machine_rank") == 0;
-    return *(const bool *)place || !*group_of(row->name);
+    return *(const bool *)place || (!*group_of(row->name) && place != &config->downcast_bf16);
 }
 
 static void put_json(ls_json_writer *to, const ls_launch_config *config, const struct row *row)
@@ -457,6 +462,12 @@ ls_status ls_launch_config_write_basic(const char *path, const char *mixed_preci
     config.use_cpu = gpus == 0;
     if (gpus > 1) strcpy(config.distributed_type, "MULTI_GPU");
     if (gpus > 1) config.num_processes = gpus;
+    int tpus = ls_launch_tpus();
+    if (tpus) {
+        config.use_cpu = false;
+        config.num_processes = tpus;
+        strcpy(config.distributed_type, "TPU");
+    }
     for (int i = 0; mixed_precision[i]; i++)
         config.mixed_precision[i] = (char)tolower((unsigned char)mixed_precision[i]);
     return ls_launch_config_write(path, &config, why, size);

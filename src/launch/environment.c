@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static bool is_of(const char *entry, const char *name, size_t length)
 {
@@ -30,6 +31,15 @@ int ls_environment_integer(const char *const *entries, const char *name, int lea
     errno = 0;
     long value = strtol(text, &end, 10);
     return *end == '\0' && errno == 0 && value >= least && value <= most ? (int)value : fallback;
+}
+
+bool ls_environment_switch(const char *const *entries, const char *name)
+{
+    static const char *const words[] = {"y", "yes", "t", "true", "on", "1"};
+    const char *text = ls_environment_get(entries, name);
+    for (size_t i = 0; text && i < sizeof words / sizeof *words; i++)
+        if (strcasecmp(text, words[i]) == 0) return true;
+    return false;
 }
 
 /* Takes `entry` over, also on failure. */

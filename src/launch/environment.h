@@ -9,6 +9,9 @@ const char *ls_environment_get(const char *const *entries, const char *name);
 /* Its value as a whole number in [least, most]; `fallback` if it is missing or not such a number. */
 int ls_environment_integer(const char *const *entries, const char *name, int least, int most, int fallback);
 
+/* Is it on: y, yes, t, true, on or 1? */
+bool ls_environment_switch(const char *const *entries, const char *name);
+
 /* A list owned by the caller. All zero is empty. Once out of memory, calls do nothing and `failed` is true. */
 typedef struct ls_environment {
     char **entry; /* ends with NULL; NULL while empty */

@@ -14,7 +14,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -130,14 +129,6 @@ bool ls_launch_is_worker(void)
 
 /* ---- A function of this program ------------------------------------------------------------------------------- */
 
-static bool is_true(const char *text)
-{
-    static const char *const words[] = {"y", "yes", "t", "true", "on", "1"};
-    for (size_t i = 0; text && i < sizeof words / sizeof *words; i++)
-        if (strcasecmp(text, words[i]) == 0) return true;
-    return false;
-}
-
 /* Wait for the supervisor. Signals that would end this program are forwarded, so that workers can save; signals that it
  * handles or ignores are not. Returns the exit code; *code already has it if the system cannot tell. */
 static int await_supervisor(pid_t supervisor, const int *code)
@@ -213,20 +204,14 @@ static int try_workers(const ls_plan *plan, ls_worker_fn *function)
     return code;
 }
 
-/* What workers will use that name no device. */
-static int gpus_of(const ls_plan *plan)
-{
-    const char *const *own = plan->opts.environment;
-    bool refused = own && (is_true(ls_environment_get(own, "ACCELERATE_USE_CPU")) ||
-                           is_true(ls_environment_get(own, "LOCKSTEP_USE_CPU")));
-    return refused ? 0 : ls_launch_gpus();
-}
-
-/* Accelerate's words, except if processes share GPUs, which it does not know. */
+/* Accelerate's words, except if processes share GPUs, which it does not know. What workers will use that name no
+ * device. */
 static void announce(const ls_plan *plan)
 {
-    int workers = plan->opts.num_processes, gpus = gpus_of(plan);
-    if (gpus == 1 && workers > 1) printf("Launching training on one GPU, shared by %d processes.\n", workers);
+    int workers = plan->opts.num_processes, gpus = ls_plan_is_for_cpu(plan) ? 0 : ls_launch_gpus();
+    if (plan->on_tpu) printf("Launching training on %d TPU cores.\n", workers);
+    else if (workers == 1 && ls_plan_is_for_tpu(plan)) puts("Launching training on TPU.");
+    else if (gpus == 1 && workers > 1) printf("Launching training on one GPU, shared by %d processes.\n", workers);
     else if (gpus && workers > gpus) printf("Launching training on %d GPUs, shared by %d processes.\n", gpus, workers);
     else if (gpus && workers > 1) printf("Launching training on %d GPUs.\n", workers);
     else if (gpus) puts("Launching training on one GPU.");
@@ -252,7 +237,7 @@ int ls_launch_function(ls_worker_fn *function, ls_worker_fn *trial, void *argume
         code = function(argument);
         if (plan.opts.exit_codes) plan.opts.exit_codes[0] = code;
     } else if (!is_nested("ls_launch", one_host) && has_one_thread("ls_launch")) {
-        code = is_true(ls_environment_get(plan.inherited, "ACCELERATE_DEBUG_MODE")) ? try_workers(&plan, trial) : 0;
+        code = ls_environment_switch(plan.inherited, "ACCELERATE_DEBUG_MODE") ? try_workers(&plan, trial) : 0;
         if (!code) announce(&plan);
         if (!code) code = launch_workers(&plan);
     }

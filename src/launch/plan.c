@@ -8,9 +8,11 @@
 #include "base/opts.h"
 #include "base/status.h"
 #include "device/gpus.h"
+#include "device/tpus.h"
 #include "launch/control/loop.h"
 #include "launch/control/wire.h"
 #include "launch/hosts.h"
+#include "launch/tpu.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -26,6 +28,14 @@ int ls_launch_gpus(void)
     bool automatic = !*device || strcmp(device, LS_GPU_PLUGIN) == 0;
     int count = automatic && !ls_config_switch(LS_SETTING_USE_CPU) ? ls_gpus_count(&why) : 0;
     return count > 0 ? count : 0;
+}
+
+int ls_launch_tpus(void)
+{
+    const char *device = ls_config_text(LS_SETTING_DEVICE);
+    bool named = strcmp(device, LS_TPU_PLUGIN) == 0;
+    if (ls_config_switch(LS_SETTING_USE_CPU) || (*device && !named)) return 0;
+    return named || !ls_launch_gpus() ? ls_tpus_count(NULL) : 0;
 }
 
 int ls_launch_cpus(void)
@@ -282,6 +292,7 @@ bool ls_plan_make(ls_plan *plan, const ls_launch_opts *opts, size_t opts_size, c
     if (!o->role) o->role = "default";
     if (!o->tee) o->tee = "0";
     if (!o->redirects) o->redirects = "0";
+    if (!ls_tpu_settle(plan)) return false;
     settle_threads(o, inherited);
     if (o->max_hosts == 1) o->master_port = ls_port_find(o->master_port);
     if (!o->token || !*o->token) o->token = ls_config_text(LS_SETTING_JOB_TOKEN);
@@ -315,6 +326,22 @@ void ls_plan_free(ls_plan *plan)
     ls_sys_free(plan->teed);
     ls_sys_free(plan->shown);
     memset(plan, 0, sizeof *plan);
+}
+
+/* ---- Devices -------------------------------------------------------------------------------------------------- */
+
+bool ls_plan_is_for_cpu(const ls_plan *plan)
+{
+    const char *const *own = plan->opts.environment;
+    return ls_environment_switch(own, "ACCELERATE_USE_CPU") || ls_environment_switch(own, "LOCKSTEP_USE_CPU");
+}
+
+bool ls_plan_is_for_tpu(const ls_plan *plan)
+{
+    const char *device = ls_environment_get(plan->opts.environment, "LOCKSTEP_DEVICE");
+    if (ls_plan_is_for_cpu(plan)) return false;
+    if (!device) return ls_launch_tpus() > 0;
+    return strcmp(device, LS_TPU_PLUGIN) == 0 && ls_tpus_count(NULL) > 0;
 }
 
 /* ---- Environment ---------------------------------------------------------------------------------------------- */
@@ -357,4 +384,5 @@ void ls_plan_environment(const ls_plan *plan, const ls_assignment *a, int local_
         ls_environment_set(e, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
     ls_environment_set(e, "OMP_NUM_THREADS", "%d", o->num_threads);
     if (!o->pin) ls_environment_set(e, "LOCKSTEP_PIN", "no");
+    if (plan->on_tpu) ls_tpu_environment(plan, a, local_rank, e);
 }

@@ -25,6 +25,8 @@ typedef struct ls_plan {
     char meeting_host[256]; /* where hosts connect, if there are several */
     int meeting_port;
 
+    bool on_tpu; /* each worker has a chip of its own, which tpu.h assigns */
+
     uint8_t *redirected, *teed; /* [num_processes] bit 0: stdout, bit 1: stderr */
     bool *shown;                /* [num_processes] */
 } ls_plan;
@@ -41,6 +43,11 @@ typedef struct ls_assignment {
 /* Fill in and check. False: refused, with the reason printed; nothing to free. */
 bool ls_plan_make(ls_plan *plan, const ls_launch_opts *opts, size_t opts_size, const char *const *inherited);
 void ls_plan_free(ls_plan *plan);
+
+/* Do the job's own variables refuse GPUs and TPUs? */
+bool ls_plan_is_for_cpu(const ls_plan *plan);
+/* Will workers that name no device use TPUs? */
+bool ls_plan_is_for_tpu(const ls_plan *plan);
 
 /* The environment of one worker. `error_file` may be "". */
 void ls_plan_environment(const ls_plan *plan, const ls_assignment *assignment, int local_rank, const char *error_file,

@@ -1,4 +1,4 @@
-/* device.c - choose the device of a run, so that every process of a host has a GPU of its own. */
+/* device.c - choose the device of a run, so that every process of a host has a GPU or a TPU chip of its own. */
 #include "run/device.h"
 
 #include <stdio.h>
@@ -10,6 +10,7 @@
 #include "base/machine.h"
 #include "base/memory.h"
 #include "device/gpus.h"
+#include "device/tpus.h"
 #include "tensor/exchange.h"
 
 /* Who decided on the device: it determines what a failure tells the user. */
@@ -22,14 +23,14 @@ static void fail(ls_run *run, decider who, ls_status code, const char *name, con
     if (who == BY_PROGRAM) ls_fail(&run->errors, code, "%s", why);
     else if (who == BY_ENVIRONMENT)
         ls_fail(&run->errors, code,
-                "ls_init: LOCKSTEP_DEVICE=%s, set by a launcher if GPUs are requested: %s. To train on the CPU, launch "
-                "with --cpu, without --multi_gpu and --gpu_ids",
+                "ls_init: LOCKSTEP_DEVICE=%s, set by a launcher if GPUs or TPUs are requested: %s. To train on the "
+                "CPU, launch with --cpu, without --multi_gpu, --gpu_ids and --tpu",
                 name, why);
     else
         ls_fail(&run->errors, code,
-                "ls_init: there is a GPU, but it cannot be used: %s. To train on the CPU, give --use_cpu or set "
+                "ls_init: there is a %s, but it cannot be used: %s. To train on the CPU, give --use_cpu or set "
                 "LOCKSTEP_USE_CPU=1",
-                why);
+                strcmp(name, LS_TPU_PLUGIN) == 0 ? "TPU" : "GPU", why);
 }
 
 /* The name of a device, perhaps without an index. NULL (and an error) if there is a GPU that cannot be used. */
@@ -43,7 +44,8 @@ static const char *decide(ls_run *run, const char *given, decider *who)
     if (*asked) return asked;
     *who = BY_ITSELF;
     int count = ls_gpus_count(&why);
-    if (count >= 0) return count ? LS_GPU_PLUGIN : "cpu";
+    if (count > 0) return LS_GPU_PLUGIN;
+    if (count == 0) return ls_tpus_count(NULL) ? LS_TPU_PLUGIN : "cpu";
     return fail(run, BY_ITSELF, LS_ERR_DEVICE, LS_GPU_PLUGIN, why.text), NULL;
 }
 
@@ -67,15 +69,16 @@ static int first_with_device(const claim *all, int rank)
 
 /* Several processes of a host would take turns on one GPU and each need memory of it: slower than one process. All
  * processes find the same pair, including those with a GPU of their own. */
-static void refuse_sharing(ls_run *run, const claim *all)
+static void refuse_sharing(ls_run *run, const char *plugin, const claim *all)
 {
+    const char *unit = strcmp(plugin, LS_TPU_PLUGIN) == 0 ? "TPU chip" : "GPU";
     for (int r = 1; r < ls_world_size(run); r++) {
-        int other = first_with_device(all, r), gpus = all[r].devices;
+        int other = first_with_device(all, r), count = all[r].devices;
         if (other == r) continue;
         ls_fail(&run->errors, LS_ERR_DEVICE,
-                "ls_init: ranks %d and %d would share a GPU (%s): host %s has %d processes for %d GPU%s. Start one for "
-                "each GPU (--num_processes %d), train on the CPU (--cpu), or set LOCKSTEP_SHARE_GPU=1 to share it",
-                other, r, all[r].device, all[r].host, all[r].processes, gpus, LS_S(gpus), gpus);
+                "ls_init: ranks %d and %d would share a %s (%s): host %s has %d processes for %d %s%s. Start one for "
+                "each %s (--num_processes %d), train on the CPU (--cpu), or set LOCKSTEP_SHARE_GPU=1 to share it",
+                other, r, unit, all[r].device, all[r].host, all[r].processes, count, unit, LS_S(count), unit, count);
         ls_errors_print(&run->errors, true);
         ls_exchange_barrier(run, "ls_init"); /* a launcher ends the process that prints when one of the others ends */
         return;
@@ -94,7 +97,7 @@ static bool devices_differ(ls_run *run, const char *plugin, int index, int count
     if (ls_exchange_all(run, &mine, all, sizeof mine, "ls_init: devices of processes")) {
         for (int r = 0; r < world; r++)
             ls_log_of_job(LS_LOG_INFO, "rank %d trains on %s of %s", r, all[r].device, all[r].host);
-        if (!ls_config_switch(LS_SETTING_SHARE_GPU)) refuse_sharing(run, all);
+        if (!ls_config_switch(LS_SETTING_SHARE_GPU)) refuse_sharing(run, plugin, all);
     }
     ls_sys_free(all);
     return !ls_failed(run);

@@ -1,5 +1,5 @@
-/* env.c - `lockstep env`: machine, settings, the launcher's file, transports, GPUs, kernels. Text and JSON come from
- * one walk. */
+/* env.c - `lockstep env`: machine, settings, the launcher's file, transports, GPUs, TPUs, kernels. Text and JSON come
+ * from one walk. */
 #include <lockstep/env.h>
 #include <lockstep/launch.h>
 #include <lockstep/version.h>
@@ -13,10 +13,12 @@
 #include "base/cpus.h"
 #include "base/denormals.h"
 #include "base/json.h"
+#include "base/library.h"
 #include "base/memory.h"
 #include "base/parallel.h"
 #include "comm/hosts/transport.h"
 #include "device/gpus.h"
+#include "device/tpus.h"
 #include "kernels/kernels.h"
 #include "launch/bootstrap/identity.h"
 
@@ -168,6 +170,24 @@ static void gpus(const writer *w)
     end(w);
 }
 
+/* Without opening them. What the plug-in says of the first is the library through which all of them are reached. */
+static void tpus(const writer *w)
+{
+    const char *kind;
+    char text[512];
+    int count = ls_tpus_count(&kind);
+    begin(w, "TPUs");
+    number(w, "chips", count);
+    if (count) entry(w, "kind", kind);
+    if (ls_library_installed(LS_TPU_PLUGIN)) {
+        ls_device_describe(LS_TPU_PLUGIN, 0, text, sizeof text);
+        entry(w, LS_TPU_PLUGIN, text);
+    } else {
+        entry(w, LS_TPU_PLUGIN, "the plug-in is not installed");
+    }
+    end(w);
+}
+
 /* "neon-bf16 2, neon 7": which ISA provides how many pointers of a table's member; types if there is one pointer per
  * type. */
 static void chosen(const writer *w, ls_family *family, const ls_family_field *field)
@@ -216,6 +236,7 @@ void ls_env_print(FILE *to, bool json, const char *config_file)
     configuration(&w, config_file);
     transports(&w);
     gpus(&w);
+    tpus(&w);
     kernels(&w);
     if (!json) return;
     end(&w);

@@ -416,15 +416,14 @@ static void uses_accelerates_file(void)
 static void keeps_keys_of_accelerate(void)
 {
     make_folder();
-    CHECK(run("printf 'distributed_type: NO\\ndowncast_bf16: true\\ntpu_env: []\\n' >%s && " CONFIG
-              "update --config_file %s",
+    CHECK(run("printf 'distributed_type: NO\\ntpu_name: pod\\ntpu_env: []\\n' >%s && " CONFIG "update --config_file %s",
               path("k.yaml"), path("k.yaml")) == 0);
-    CHECK(says("kept, but without effect here: downcast_bf16\n") && says("Successfully updated"));
-    CHECK(run("cat %s", path("k.yaml")) == 0 && says("\ndowncast_bf16: true\ntpu_env: []\n"));
+    CHECK(says("kept, but without effect here: tpu_name\n") && says("Successfully updated"));
+    CHECK(run("cat %s", path("k.yaml")) == 0 && says("\ntpu_name: pod\ntpu_env: []\n"));
     CHECK(run(LAUNCH "-n 2 --config_file %s true", path("k.yaml")) == 0);
-    CHECK(says("k.yaml: these keys have no effect here: downcast_bf16\n"));
+    CHECK(says("k.yaml: these keys have no effect here: tpu_name\n"));
     CHECK(run(LOCKSTEP_COMMAND " env --config_file %s", path("k.yaml")) == 0);
-    CHECK(says("  without effect                     downcast_bf16\n"));
+    CHECK(says("  without effect                     tpu_name\n"));
 }
 
 /* Programs that print how they are called, in place of those of Open MPI and of MPICH. */

@@ -98,8 +98,9 @@ static void passes_over_what_does_not_apply(void)
     CHECK(c.num_processes == 1 && !c.use_cpu);
     CHECK_TEXT(c.gpu_ids, "all");
     CHECK_TEXT(c.dynamo_backend, "INDUCTOR"); /* as old versions wrote it */
-    CHECK_TEXT(read_text("distributed_type: XLA\ntpu_name: a\n", &c),
-               "distributed_type XLA: only NO, MULTI_CPU and MULTI_GPU are supported");
+    CHECK(c.downcast_bf16);
+    CHECK_TEXT(read_text("distributed_type: XLA\ntpu_name: a\nnum_processes: 8\ndowncast_bf16: 'no'\n", &c), "");
+    CHECK(c.num_processes == 8 && !c.downcast_bf16);
 }
 
 /* Also those that ask for nothing, in both forms of files, and when they are read and written again. */
@@ -108,18 +109,19 @@ static void keys_without_effect_are_kept(void)
     ls_launch_config c, again;
     char why[256];
     const char *const names[] = {file, "/tmp/launch_config_test.json"};
-    const char *kept = "{\"downcast_bf16\":true,\"commands\":[\"a: b\",7,null],\"ipex_config\":{\"ipex\":false},"
+    const char *kept = "{\"commands\":[\"a: b\",7,null],\"ipex_config\":{\"ipex\":false},"
                        "\"tpu_name\":\"no\",\"tpu_env\":[],\"fsdp_config\":{}}";
     CHECK_TEXT(read_text("distributed_type: NO\ndowncast_bf16: true\ncommands:\n- 'a: b'\n- 7\n- null\nipex_config:\n"
                          "  ipex: false\ntpu_name: 'no'\ntpu_env: []\nfsdp_config: {}\nfp16: false\n",
                          &c),
                "");
     CHECK_TEXT(c.kept, kept);
-    CHECK_TEXT(c.ineffective, "downcast_bf16, commands, ipex_config");
+    CHECK_TEXT(c.ineffective, "commands, ipex_config");
     for (int i = 0; i < 2; i++) {
         CHECK(ls_launch_config_write(names[i], &c, why, sizeof why) == LS_OK);
         CHECK_MSG(ls_launch_config_read(names[i], &again, why, sizeof why) == LS_OK, "%s", why);
         CHECK_TEXT(again.kept, kept);
+        CHECK(again.downcast_bf16);
     }
     unlink(names[1]);
     static char large[7000];
@@ -133,7 +135,11 @@ static void refuses(void)
         const char *text, *complaint;
     } cases[] = {
         {"num_processes: 2\n", "a `distributed_type` must be specified"},
-        {"distributed_type: FSDP\n", "distributed_type FSDP: only NO, MULTI_CPU and MULTI_GPU are supported"},
+        {"distributed_type: FSDP\n", "distributed_type FSDP: only NO, MULTI_CPU, MULTI_GPU, TPU and XLA are supported"},
+        {"distributed_type: XLA\ntpu_use_cluster: true\n",
+         "tpu_use_cluster cannot be used: start lockstep launch on every worker of the cluster: gcloud compute tpus "
+         "tpu-vm "
+         "ssh NAME --worker=all --command='lockstep launch --tpu ...'"},
         {"distributed_type: NO\nzeta: 1\ndynamo_config:\n  beta: 1\nalpha: 2\n",
          "unknown keys: zeta, beta, alpha; correct or remove them"},
         {"distributed_type: NO\nnum_proceses: 2\nzeta: 1\ndynamo_conifg: {}\ndeepspeed_confg: {}\n",

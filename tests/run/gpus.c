@@ -249,7 +249,7 @@ static void a_model_goes_to_the_gpus(void)
 static void asking_for_gpus_that_are_not_there_fails(void)
 {
     CHECK(on_host("0", "", LAUNCH "-n 2 --multi_gpu " WORKER " device") == 1);
-    HAS("LOCKSTEP_DEVICE=cuda, set by a launcher if GPUs are requested: ");
+    HAS("LOCKSTEP_DEVICE=cuda, set by a launcher if GPUs or TPUs are requested: ");
     HAS("0 such devices are usable here");
     CHECK(on_host("0", "", LAUNCH "--nproc-per-node gpu " WORKER " device") == 2);
     HAS("--nproc-per-node gpu: there is no GPU here");

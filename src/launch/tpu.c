@@ -1,0 +1,100 @@
+/* tpu.c - the variables of libtpu for one process per chip. */
+#include "launch/tpu.h"
+
+#include "base/log.h"
+#include "base/status.h"
+#include "device/tpus.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { FIRST_PORT = 8476, LONGEST_ADDRESSES = 1 << 16 };
+
+/* How the chips of a host that are used are arranged; NULL: not in any such number. */
+static const char *bounds_of_host(int chips)
+{
+    return chips == 1 ? "1,1,1" : chips == 2 ? "1,2,1" : chips == 4 ? "2,2,1" : chips == 8 ? "2,4,1" : NULL;
+}
+
+bool ls_tpu_bounds(const char *topology, char *bounds, size_t size)
+{
+    int x, y, z = 1, end = 0;
+    if (sscanf(topology, "%dx%dx%d%n", &x, &y, &z, &end) < 3 || topology[end]) {
+        z = 1;
+        if (sscanf(topology, "%dx%d%n", &x, &y, &end) < 2 || topology[end]) return false;
+    }
+    return x > 0 && y > 0 && z > 0 && snprintf(bounds, size, "%d,%d,%d", x, y, z) < (int)size;
+}
+
+static int count_words(const char *list)
+{
+    int count = list && *list;
+    for (; list && *list; list++) count += *list == ',';
+    return count;
+}
+
+/* Nothing on a host tells who the others are, or how they are connected, if its variables do not. */
+static bool check_hosts(const ls_plan *plan)
+{
+    char bounds[40];
+    const char *names = ls_environment_get(plan->inherited, "TPU_WORKER_HOSTNAMES"),
+               *topology = ls_environment_get(plan->inherited, "TPU_TOPOLOGY");
+    int hosts = plan->opts.max_hosts;
+    if (hosts == 1) return true;
+    if (count_words(names) == hosts && topology && ls_tpu_bounds(topology, bounds, sizeof bounds)) return true;
+    ls_log_line(
+        LS_LOG_ERROR,
+        "launch: one process per TPU chip on %d hosts needs TPU_WORKER_HOSTNAMES=name,name,... of all hosts and "
+        "TPU_TOPOLOGY=4x4, the arrangement of all chips; or start one process on each host",
+        hosts);
+    return false;
+}
+
+bool ls_tpu_settle(ls_plan *plan)
+{
+    int processes = plan->opts.num_processes, chips = ls_tpus_count(NULL);
+    if (processes == 1 || !ls_plan_is_for_tpu(plan)) return true;
+    if (processes > chips)
+        ls_log_line(
+            LS_LOG_ERROR,
+            "launch: %d processes for %d TPU chip%s, but a chip belongs to one process: start one for each chip "
+            "(--num_processes %d), or train on the CPU (--cpu)",
+            processes, chips, LS_S(chips), chips);
+    else if (!bounds_of_host(processes))
+        ls_log_line(LS_LOG_ERROR, "launch: %d processes on TPU chips of a host: only 1, 2, 4 or 8 can be connected",
+                    processes);
+    else plan->on_tpu = check_hosts(plan);
+    return plan->on_tpu;
+}
+
+/* "a:8476,a:8477,b:8476,b:8477" */
+static void list_addresses(const char *names, int processes, ls_environment *to)
+{
+    char text[LONGEST_ADDRESSES];
+    size_t used = 0;
+    for (const char *name = names; *name; name += strcspn(name, ","), name += *name == ',')
+        for (int i = 0; i < processes && used < sizeof text; i++)
+            used += (size_t)snprintf(text + used, sizeof text - used, "%s%.*s:%d", used ? "," : "",
+                                     (int)strcspn(name, ","), name, FIRST_PORT + i);
+    ls_environment_set(to, "TPU_PROCESS_ADDRESSES", "%s", text);
+}
+
+void ls_tpu_environment(const ls_plan *plan, const ls_assignment *a, int local_rank, ls_environment *to)
+{
+    char bounds[40];
+    int processes = plan->opts.num_processes;
+    const char *topology = ls_environment_get(plan->inherited, "TPU_TOPOLOGY"), *names = "localhost";
+    snprintf(bounds, sizeof bounds, "%s", bounds_of_host(processes));
+    if (a->hosts > 1) {
+        names = ls_environment_get(plan->inherited, "TPU_WORKER_HOSTNAMES");
+        ls_tpu_bounds(topology, bounds, sizeof bounds);
+    }
+    ls_environment_set(to, "TPU_CHIPS_PER_PROCESS_BOUNDS", "1,1,1");
+    ls_environment_set(to, "TPU_PROCESS_BOUNDS", "%s", bounds);
+    ls_environment_set(to, "TPU_VISIBLE_CHIPS", "%d", local_rank);
+    ls_environment_set(to, "TPU_PROCESS_PORT", "%d", FIRST_PORT + local_rank);
+    ls_environment_set(to, "CLOUD_TPU_TASK_ID", "%d", a->first_rank + local_rank);
+    list_addresses(names, processes, to);
+    if (!ls_environment_get(plan->inherited, "ALLOW_MULTIPLE_LIBTPU_LOAD"))
+        ls_environment_set(to, "ALLOW_MULTIPLE_LIBTPU_LOAD", "1"); /* by several processes of a host */
+}
