@@ -215,7 +215,7 @@ LS_API bool ls_image_write_sized(ls_tensor *x, const char *path, const ls_image_
 /* Write rows of RGB bytes [height, width, 3] as a JPEG file; quality 1 to 100. False (and an error) on failure. */
 LS_API bool ls_jpeg_write(ls_run *run, const char *path, const uint8_t *rgb, int64_t height, int64_t width,
                           int quality);
-/* The same as a PNG file, which keeps every pixel; for photos about as large as the bytes. */
+/* The same as a PNG file, which keeps every pixel. In a build without libpng it is about as large as the bytes. */
 LS_API bool ls_png_write(ls_run *run, const char *path, const uint8_t *rgb, int64_t height, int64_t width);
 
 #ifdef __cplusplus

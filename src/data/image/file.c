@@ -4,7 +4,6 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/opts.h"
-#include "base/png.h"
 #include "data/image/rows.h"
 #include "data/image/steps.h"
 #include "tensor/context.h"
@@ -94,14 +93,10 @@ static bool is_writable(ls_run *run, const char *caller, const char *path, const
 bool ls_png_write(ls_run *run, const char *path, const uint8_t *rgb, int64_t height, int64_t width)
 {
     if (!is_writable(run, "png_write", path, rgb, height, width)) return false;
-    ls_byte_buffer file = {0};
     ls_message why = {{0}};
-    ls_png_put(&file, rgb, (int)width, (int)height);
-    if (file.failed) ls_fail(&run->errors, LS_ERR_MEMORY, "png_write: %s: out of memory", path);
-    else if (!ls_file_write(path, file.bytes, file.length, false, &why))
-        ls_fail(&run->errors, LS_ERR_IO, "%s", why.text);
-    ls_byte_buffer_free(&file);
-    return !ls_failed(run);
+    ls_status status = ls_png_encode(path, rgb, width, height, &why);
+    if (status != LS_OK) ls_fail(&run->errors, status, "%s", why.text);
+    return status == LS_OK;
 }
 
 bool ls_jpeg_write(ls_run *run, const char *path, const uint8_t *rgb, int64_t height, int64_t width, int quality)

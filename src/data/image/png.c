@@ -4,6 +4,10 @@
  * white. */
 #include "data/image/rows.h"
 
+#include "base/buffer.h"
+#include "base/file.h"
+#include "base/png.h"
+
 #ifdef LOCKSTEP_WITH_PNG
 
 #include <setjmp.h>
@@ -99,13 +103,15 @@ ls_status ls_png_decode(const uint8_t *bytes, size_t size, ls_box box, ls_pictur
     return LS_OK;
 }
 
-ls_status ls_png_encode(const char *path, const uint8_t *rgb, int64_t width, int64_t height, ls_message *why)
+static void compress(ls_byte_buffer *to, const uint8_t *rgb, int64_t width, int64_t height)
 {
     png_image image = {
         .version = PNG_IMAGE_VERSION, .width = (uint32_t)width, .height = (uint32_t)height, .format = PNG_FORMAT_RGB};
-    if (png_image_write_to_file(&image, path, 0, rgb, 0, NULL)) return LS_OK;
-    remove(path); /* what was written of it */
-    return ls_explain(why, LS_ERR_IO, "%s: %s", path, image.message);
+    size_t size = PNG_IMAGE_PNG_SIZE_MAX(image);
+    char *room = ls_byte_buffer_room(to, size);
+    if (!room) return;
+    to->failed = !png_image_write_to_memory(&image, room, &size, 0, rgb, 0, NULL);
+    if (!to->failed) to->length += size;
 }
 
 #else
@@ -118,10 +124,20 @@ ls_status ls_png_decode(const uint8_t *bytes, size_t size, ls_box box, ls_pictur
         "is a PNG image, which this build does not support: it was built without libpng (Debian: libpng-dev)");
 }
 
-ls_status ls_png_encode(const char *path, const uint8_t *rgb, int64_t width, int64_t height, ls_message *why)
+/* Larger files than libpng's. */
+static void compress(ls_byte_buffer *to, const uint8_t *rgb, int64_t width, int64_t height)
 {
-    (void)rgb, (void)width, (void)height;
-    return ls_explain(why, LS_ERR_UNSUPPORTED, "%s: this build has no libpng; write a .jpg file", path);
+    ls_png_put(to, rgb, (int)width, (int)height);
 }
 
 #endif
+
+ls_status ls_png_encode(const char *path, const uint8_t *rgb, int64_t width, int64_t height, ls_message *why)
+{
+    ls_byte_buffer file = {0};
+    compress(&file, rgb, width, height);
+    ls_status status = file.failed ? ls_explain(why, LS_ERR_MEMORY, "%s: out of memory", path) : LS_OK;
+    if (!status && !ls_file_write(path, file.bytes, file.length, false, why)) status = LS_ERR_IO;
+    ls_byte_buffer_free(&file);
+    return status;
+}

@@ -1,6 +1,9 @@
 /* pixels.c - transforms of plain pixels, random crops, and pictures of tensors. */
 #include <lockstep.h>
 
+#include <signal.h>
+#include <sys/resource.h>
+
 #include "check.h"
 #include "folder.h"
 
@@ -96,6 +99,21 @@ static void plain_pixels_are_transformed(void)
     CHECK_TEXT(ls_error_message(run), "");
 }
 
+/* As on a disk without room. */
+static void failures_spare_earlier_files(ls_tensor *x)
+{
+    struct rlimit before, tight;
+    getrlimit(RLIMIT_FSIZE, &before);
+    tight = before;
+    tight.rlim_cur = 16;
+    signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &tight);
+    ls_image_write(x, HERE "/grid.png");
+    setrlimit(RLIMIT_FSIZE, &before);
+    FAILS((void)0, "grid.png");
+    CHECK(ls_is_valid(ls_image_read(run, HERE "/grid.png")));
+}
+
 static void tensors_become_pictures(void)
 {
     folder_fresh(HERE);
@@ -121,6 +139,7 @@ static void tensors_become_pictures(void)
     CHECK(ls_dim(ls_image_read(run, HERE "/one.jpg"), 3) == 3);
     FAILS(ls_image_write(x, HERE "/grid.bmp"), "must end in .png, .jpg or .jpeg");
     FAILS(ls_image_write(x, HERE "/no/grid.png"), "no/grid.png");
+    failures_spare_earlier_files(x);
     FAILS(ls_image_write(ls_reshape(x, -1), HERE "/x.png"), "[180] u8: pictures are [C,H,W] or [N,C,H,W]");
     FAILS(ls_image_write(x, HERE "/x.png", .columns = 0), "at least 1 column");
 }
