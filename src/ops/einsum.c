@@ -173,19 +173,17 @@ static int64_t product_of(const equation *e, const indices *list)
     return n;
 }
 
-/* The tensor with its dimensions in this order, all of full size. */
-static ls_tensor *full_size(const equation *e, const term *x, indices order)
-{
-    ls_shape shape = {.ndim = order.count};
-    for (int i = 0; i < order.count; i++) shape.dim[i] = e->size[order.index[i]];
-    return ls_expand_shape(in_order(x, &order), shape);
-}
-
 static ls_shape shape_of(const equation *e, const indices *list)
 {
     ls_shape shape = {.ndim = list->count};
     for (int i = 0; i < list->count; i++) shape.dim[i] = e->size[list->index[i]];
     return shape;
+}
+
+/* The tensor with its dimensions in this order, all of full size. */
+static ls_tensor *full_size(const equation *e, const term *x, indices order)
+{
+    return ls_expand_shape(in_order(x, &order), shape_of(e, &order));
 }
 
 /* Without indices to sum over: dimensions that one of them lacks have size 1. */

@@ -62,19 +62,6 @@ static bool has_none(int n, ls_tensor *const *parts)
 
 /* ---- forward ---- */
 
-static bool fits(ls_run *run, ls_tensor *x, const ls_tensor *weight, const ls_tensor *bias, ls_dtype dtype)
-{
-    const ls_operand *w = &weight->view;
-    bool shapes = x->view.ndim > 0 && w->ndim == 2 && ls_dim(x, -1) == w->dim[1] &&
-                  (!bias || (bias->view.ndim == 1 && bias->view.dim[0] == w->dim[0]));
-    bool types = ls_dtype_is_float(x->view.dtype) && ls_dtype_is_float(w->dtype) &&
-                 (dtype == w->dtype || dtype != x->view.dtype || run->autocast_count);
-    if (!shapes || !types)
-        op_error(run, LS_OP_linears, shapes ? LS_ERR_DTYPE : LS_ERR_SHAPE, "%s, weight %s and bias %s do not fit",
-                 OP_TEXT(x), OP_TEXT(weight), bias ? OP_TEXT(bias) : "none");
-    return shapes && types;
-}
-
 /* y = x weight^T + bias; without history */
 static bool multiply(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, ls_tensor *y, const ls_attrs *attrs)
 {
@@ -114,7 +101,7 @@ ls_tensor *ls_linears(ls_tensor *x, int n, ls_tensor *const *weights, ls_tensor 
     ls_shape shape = ls_view_shape(&x->view);
     int64_t width = 0;
     for (int i = 0; i < n; width += weights[i++]->view.dim[0]) {
-        if (!fits(run, x, weights[i], biases[i], dtype)) return &run->poison;
+        if (!op_linear_fits(LS_OP_linears, x, weights[i], biases[i])) return &run->poison;
         op_multiplies(weights[i]);
         op_multiplies(biases[i]);
     }
@@ -178,12 +165,6 @@ static bool grade(const ls_node *node, ls_tensor *dy, ls_tensor *x, ls_tensor *d
     return !ls_failed(dy->run);
 }
 
-/* [..., n] as [rows, n]. NULL for NULL. */
-static ls_tensor *as_rows(ls_tensor *x, int64_t rows)
-{
-    return x ? ls_reshape(x, rows, ls_dim(x, -1)) : NULL;
-}
-
 BACK(linears)
 {
     ls_run *run = dy[0]->run;
@@ -191,10 +172,10 @@ BACK(linears)
     int32_t accumulate = 0;
     int64_t rows = 1;
     for (int d = 0; d < dy[0]->view.ndim - 1; d++) rows *= dy[0]->view.dim[d];
-    ls_tensor *from = as_rows(ls_contiguous(dy[0]), rows);
-    ls_tensor *x = node->saved[0] ? as_rows(ls_contiguous(node->saved[0]), rows) : NULL;
+    ls_tensor *from = op_as_rows(ls_contiguous(dy[0]), rows);
+    ls_tensor *x = node->saved[0] ? op_as_rows(ls_contiguous(node->saved[0]), rows) : NULL;
     if (ls_failed(run)) return;
-    ls_tensor *to = op_gradient(node, 0, dy[0], 0, &accumulate, dx), *flat = as_rows(to, rows);
+    ls_tensor *to = op_gradient(node, 0, dy[0], 0, &accumulate, dx), *flat = op_as_rows(to, rows);
     ls_tensor *gradients[2 * LS_MAX_LINEARS];
     for (int i = 0; i < 2 * n; i++) gradients[i] = op_gradient(node, 1 + i, dy[0], 1 + i, &accumulate, dx);
     if (ls_failed(run) || !grade(node, from, x, flat, gradients, gradients + n, accumulate)) return;

@@ -125,6 +125,10 @@ static inline void op_multiplies(const ls_tensor *t)
     if (t && t->node && t->node->leaf) t->node->leaf->multiplied = true;
 }
 
+/* Can x, weight and bias (may be NULL) be multiplied? If not, records an error. */
+bool op_linear_fits(ls_opcode op, ls_tensor *x, ls_tensor *weight, ls_tensor *bias);
+/* [..., n] as [rows, n]: a view if possible, else a copy. NULL for NULL. */
+ls_tensor *op_as_rows(ls_tensor *x, int64_t rows);
 /* The gradients of a linear layer by the device's linear_grad, or by other operators if it lacks that. in: dy and x
  * [rows, ...], weight, what the activation saved; out: those of x, weight and bias, and dy before the activation. */
 bool op_linear_grad(ls_tensor *const in[4], ls_tensor *const out[4], const ls_attrs *attrs);

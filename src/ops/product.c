@@ -96,22 +96,30 @@ BACK(matmul)
 
 /* ---- linear ---- */
 
+bool op_linear_fits(ls_opcode op, ls_tensor *x, ls_tensor *weight, ls_tensor *bias)
+{
+    ls_run *run = x->run;
+    ls_dtype type = x->view.dtype, of_weight = weight->view.dtype;
+    if (x->view.ndim < 1 || weight->view.ndim != 2 || ls_dim(x, -1) != weight->view.dim[1])
+        op_error(run, op, LS_ERR_SHAPE, "%s and weight %s: %lld inputs, but the weight has %lld", OP_TEXT(x),
+                 OP_TEXT(weight), (long long)ls_dim(x, -1), (long long)ls_dim(weight, 1));
+    else if (bias && (bias->view.ndim != 1 || bias->view.dim[0] != weight->view.dim[0]))
+        op_error(run, op, LS_ERR_SHAPE, "weight %s and bias %s", OP_TEXT(weight), OP_TEXT(bias));
+    else if (!ls_dtype_is_float(type) || !ls_dtype_is_float(of_weight))
+        op_error(run, op, LS_ERR_DTYPE, "%s and weight %s: floating types are needed", OP_TEXT(x), OP_TEXT(weight));
+    else if (type != of_weight && op_half_type(run, type) == type && !run->autocast_count)
+        op_error(run, op, LS_ERR_DTYPE, "%s and weight %s differ in type; cast one or use autocast", OP_TEXT(x),
+                 OP_TEXT(weight));
+    else return true;
+    return false;
+}
+
 ls_tensor *ls_linear(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, ls_activation activation)
 {
     ls_run *run = op_begin(LS_OP_linear, 2, 3, (ls_tensor *[]){x, weight, bias});
     if (!run) return op_poison(x ? x : weight);
-    if (x->view.ndim < 1 || weight->view.ndim != 2 || ls_dim(x, -1) != weight->view.dim[1])
-        return op_error(run, LS_OP_linear, LS_ERR_SHAPE, "%s and weight %s: %lld inputs, but the weight has %lld",
-                        OP_TEXT(x), OP_TEXT(weight), (long long)ls_dim(x, -1), (long long)ls_dim(weight, 1));
-    if (bias && (bias->view.ndim != 1 || bias->view.dim[0] != weight->view.dim[0]))
-        return op_error(run, LS_OP_linear, LS_ERR_SHAPE, "weight %s and bias %s", OP_TEXT(weight), OP_TEXT(bias));
-    if (!ls_dtype_is_float(x->view.dtype) || !ls_dtype_is_float(weight->view.dtype))
-        return op_error(run, LS_OP_linear, LS_ERR_DTYPE, "%s and weight %s: floating types are needed", OP_TEXT(x),
-                        OP_TEXT(weight));
+    if (!op_linear_fits(LS_OP_linear, x, weight, bias)) return &run->poison;
     ls_dtype dtype = op_half_type(run, x->view.dtype);
-    if (dtype == x->view.dtype && dtype != weight->view.dtype && !run->autocast_count)
-        return op_error(run, LS_OP_linear, LS_ERR_DTYPE, "%s and weight %s differ in type; cast one or use autocast",
-                        OP_TEXT(x), OP_TEXT(weight));
     ls_tensor *in[3] = {op_as(x, dtype), weight, bias};
     if (ls_failed(run)) return &run->poison;
     op_multiplies(weight);
@@ -135,8 +143,7 @@ ls_tensor *ls_linear(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, ls_activa
     return y;
 }
 
-/* [..., n] as [rows, n]: a view if possible, else a copy. NULL for NULL. */
-static ls_tensor *as_rows(ls_tensor *x, int64_t rows)
+ls_tensor *op_as_rows(ls_tensor *x, int64_t rows)
 {
     return x ? ls_reshape(x, rows, ls_dim(x, -1)) : NULL;
 }
@@ -189,12 +196,12 @@ BACK(linear)
     int32_t *accumulate = &attrs.product.accumulate;
     int64_t rows = 1;
     for (int d = 0; d < dy[0]->view.ndim - 1; d++) rows *= dy[0]->view.dim[d];
-    ls_tensor *in[4] = {as_rows(dy[0], rows), as_rows(node->saved[0], rows), node->saved[1],
-                        as_rows(node->saved[2], rows)};
+    ls_tensor *in[4] = {op_as_rows(dy[0], rows), op_as_rows(node->saved[0], rows), node->saved[1],
+                        op_as_rows(node->saved[2], rows)};
     for (int i = 0; i < 2; i++)
         if (!ls_failed(run) && in[i] && in[i]->view.stride[1] != 1) in[i] = ls_contiguous(in[i]);
     if (ls_failed(run)) return;
-    ls_tensor *to = op_gradient(node, 0, dy[0], 0, accumulate, dx), *out[4] = {as_rows(to, rows)};
+    ls_tensor *to = op_gradient(node, 0, dy[0], 0, accumulate, dx), *out[4] = {op_as_rows(to, rows)};
     for (int i = 1; i < 3; i++) out[i] = op_gradient(node, i, dy[0], i, accumulate, dx);
     if (in[3]) out[3] = ls_tensor_new_like(in[0], in[0]->view.dtype);
     if (ls_failed(run) || !op_linear_grad(in, out, &attrs)) return;
