@@ -135,6 +135,9 @@ def their_scores(task, job):
     score = [str(args.build / "examples" / "qa"), "--evaluate", str(args.out / job.name / "answers.json"), "--use_cpu"]
     done = subprocess.run([*score, "--validation_file", files["qa"][1], "--output_dir", str(args.out)], capture_output=True,
                           text=True)
+    if done.returncode:
+        print(f"{job.name}: its answers cannot be scored: {done.stderr.strip()}", file=sys.stderr)
+        return {}
     return answers_score(done.stdout)
 
 
