@@ -63,9 +63,14 @@ static void put_line(writer *w, const page_line *line)
 static void put_others(const command *about)
 {
     puts(".SH SEE ALSO\n.nh");
-    if (about) puts(".BR lockstep (1),");
-    for (size_t i = 0; commands[i]; i++)
-        if (commands[i] != about) printf(".BR lockstep\\-%s (1)%s\n", commands[i]->name, commands[i + 1] ? "," : "");
+    const char *comma = "";
+    if (about) fputs(".BR lockstep (1)", stdout), comma = ",\n";
+    for (size_t i = 0; commands[i]; i++) {
+        if (commands[i] == about) continue;
+        printf("%s.BR lockstep\\-%s (1)", comma, commands[i]->name);
+        comma = ",\n";
+    }
+    puts("");
 }
 
 static void put_commands(void)
