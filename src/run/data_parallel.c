@@ -53,7 +53,7 @@ static bool reads_the_same(ls_run *run, const ls_loader *loader, const reading *
             "process %d: all must see the same data",
             (long long)first->samples, (long long)first->batch, (long long)other->samples, (long long)other->batch,
             rank);
-    else if (other->contents != first->contents && !run->step->share.dispatch)
+    else if (other->contents != first->contents)
         ls_fail(&run->errors, LS_ERR_VALUE,
                 "ls_prepare: the samples of %s differ in processes 0 and %d, though both have %lld: give all processes "
                 "the same files, or copies of them",
@@ -64,7 +64,9 @@ static bool reads_the_same(ls_run *run, const ls_loader *loader, const reading *
 bool ls_together_loader(ls_run *run, ls_loader *loader)
 {
     if (alone(run)) return true;
-    reading mine = {loader->opts.seed, loader->shard.samples, loader->opts.batch, ls_dataset_contents(loader->set)};
+    /* Samples that one process reads for all need not be the same elsewhere. */
+    uint64_t contents = run->step->share.dispatch ? 0 : ls_dataset_contents(loader->set);
+    reading mine = {loader->opts.seed, loader->shard.samples, loader->opts.batch, contents};
     reading *all = ls_sys_alloc((size_t)run->step->share.world * sizeof *all);
     if (!all) return ls_fail(&run->errors, LS_ERR_MEMORY, "ls_prepare: no memory"), false;
     bool ok = ls_exchange_all(run, &mine, all, sizeof mine, "ls_prepare");
