@@ -53,20 +53,12 @@ static void *take(reader *r, size_t bytes)
 
 /* ---- strings ---- */
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-    return -1;
-}
-
 /* The four digits after \u. */
 static bool read_unit(reader *r, uint32_t *unit)
 {
     *unit = 0;
     for (int i = 0; i < 4; i++, r->at++) {
-        int digit = r->at < r->end ? hex_digit(*r->at) : -1;
+        int digit = r->at < r->end ? ls_hex_digit(*r->at) : -1;
         if (digit < 0) return refuse(r, "\\u needs four hexadecimal digits");
         *unit = *unit << 4 | (uint32_t)digit;
     }

@@ -12,10 +12,10 @@
 #include "base/futex.h"
 #include "base/log.h"
 #include "base/pin.h"
+#include "base/thread.h"
 
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -177,18 +177,14 @@ static void gather(int width)
     atomic_store(&team.arrived, 0);
     atomic_store(&team.phase, 0);
 
-    sigset_t all, before; /* signals are for the user's threads */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     for (team.width = 1; team.width < width; team.width++) {
         member *next = &team.members[team.width];
         atomic_store(&next->bell, IDLE);
-        if (pthread_create(&next->thread, NULL, member_main, next) != 0) {
+        if (!ls_thread_start(&next->thread, member_main, next)) {
             LS_LOG_ONCE(LS_LOG_WARN, "could start only %d of %d threads", team.width, width);
             break;
         }
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 static atomic_int default_width;                       /* 0: not found yet */

@@ -3,8 +3,8 @@
 
 #include <pthread.h>
 #include <stddef.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 
 /* Global, because what is measured, such as a collective of another thread, knows no run. */
@@ -12,16 +12,9 @@ static _Atomic(ls_spans *) measured;
 static pthread_t owner;
 static pthread_mutex_t others = PTHREAD_MUTEX_INITIALIZER; /* held while another thread records, and at the end */
 
-static int64_t clock_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 int64_t ls_spans_clock(void)
 {
-    return atomic_load_explicit(&measured, memory_order_acquire) ? clock_now() : 0;
+    return atomic_load_explicit(&measured, memory_order_acquire) ? ls_clock_ns() : 0;
 }
 
 /* ---- totals ---- */
@@ -96,7 +89,7 @@ static void keep(ls_span_lane *lane, ls_time_span span)
 
 static void record(ls_span_lane *lane, ls_span_kind kind, const char *name, const char *site, int64_t began)
 {
-    int64_t time = clock_now() - began;
+    int64_t time = ls_clock_ns() - began;
     int32_t index = total_of(lane, kind, name, site);
     if (index < 0) {
         lane->dropped++;
@@ -131,7 +124,7 @@ ls_status ls_spans_begin(void)
     bool first = !atomic_load(&measured);
     if (first) {
         owner = pthread_self(); /* before others see that there is something to measure */
-        spans->began = clock_now();
+        spans->began = ls_clock_ns();
         atomic_store_explicit(&measured, spans, memory_order_release);
     }
     pthread_mutex_unlock(&others);
@@ -144,7 +137,7 @@ ls_spans *ls_spans_end(void)
     pthread_mutex_lock(&others);
     ls_spans *spans = atomic_exchange(&measured, NULL);
     pthread_mutex_unlock(&others);
-    if (spans) spans->ended = clock_now();
+    if (spans) spans->ended = ls_clock_ns();
     return spans;
 }
 

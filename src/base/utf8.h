@@ -1,9 +1,18 @@
-/* utf8.h - characters of UTF-8, strictly: no overlong forms, no surrogates, nothing above U+10FFFF. */
+/* utf8.h - characters of UTF-8, strictly (no overlong forms, no surrogates, nothing above U+10FFFF), and digits. */
 #ifndef LOCKSTEP_BASE_UTF8_H
 #define LOCKSTEP_BASE_UTF8_H
 
 #include <stddef.h>
 #include <stdint.h>
+
+/* 0 .. 15; -1 if it is not a hexadecimal digit. */
+static inline int ls_hex_digit(char c)
+{
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+    return -1;
+}
 
 /* Bytes of the character at `text`, which has `room` bytes; 0 if it is not a valid character. */
 static inline size_t ls_utf8_length(const char *text, size_t room)

@@ -1,9 +1,8 @@
 /* writer.c - write files and manifest, flush, publish; then prune older checkpoints. */
 #include "checkpoint/writer.h"
 
-#include <signal.h>
-
 #include "base/memory.h"
+#include "base/thread.h"
 #include "checkpoint/folder.h"
 
 static void write_now(ls_writer *w)
@@ -29,12 +28,7 @@ void ls_writer_start(ls_writer *w, bool in_thread)
 {
     w->failed = false;
     if (in_thread) {
-        /* Signals are for the program's own threads. */
-        sigset_t all, before;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        w->running = pthread_create(&w->thread, NULL, thread_body, w) == 0;
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        w->running = ls_thread_start(&w->thread, thread_body, w);
     }
     if (!w->running) write_now(w);
 }

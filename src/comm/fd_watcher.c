@@ -3,7 +3,6 @@
 
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/eventfd.h>
@@ -12,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/thread.h"
 
 uint64_t ls_process_self(void)
 {
@@ -48,11 +48,7 @@ ls_fd_watcher *ls_fd_watcher_start(int file, void (*serve)(void *user), void *us
     ls_fd_watcher *watcher = ls_sys_alloc(sizeof *watcher);
     if (!watcher) return NULL;
     *watcher = (ls_fd_watcher){.file = file, .stop = eventfd(0, EFD_CLOEXEC), .serve = serve, .user = user};
-    sigset_t all, before; /* signals are for the user's threads */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    bool started = watcher->stop >= 0 && pthread_create(&watcher->thread, NULL, watch, watcher) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    bool started = watcher->stop >= 0 && ls_thread_start(&watcher->thread, watch, watcher);
     if (started) return watcher;
     if (watcher->stop >= 0) close(watcher->stop);
     ls_sys_free(watcher);

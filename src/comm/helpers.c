@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/thread.h"
 
 enum { LEAST_BYTES = 256 << 10, LINE = 64, PARTS_EACH = 2 }; /* fewer bytes are not worth waking threads for */
 
@@ -67,7 +68,7 @@ ls_helpers *ls_helpers_new(int count, const int *cpu)
     pthread_mutex_init(&h->lock, NULL);
     pthread_cond_init(&h->wake, NULL);
     pthread_cond_init(&h->done, NULL);
-    while (h->count < count && pthread_create(&h->threads[h->count], NULL, thread_main, h) == 0) {
+    while (h->count < count && ls_thread_start(&h->threads[h->count], thread_main, h)) {
         ls_thread_pin(h->threads[h->count], cpu[h->count]);
         h->count++;
     }

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/spans.h"
+#include "base/thread.h"
 #include "comm/helpers.h"
 
 struct ls_comm_queue {
@@ -80,7 +81,7 @@ ls_comm_queue *ls_comm_queue_new(ls_comm *comm, const ls_comm_workers *workers, 
 static bool has_thread(ls_comm_queue *queue)
 {
     if (queue->running || queue->workers.count == 0) return queue->running;
-    queue->running = pthread_create(&queue->thread, NULL, thread_main, queue) == 0;
+    queue->running = ls_thread_start(&queue->thread, thread_main, queue);
     if (!queue->running) {
         LS_LOG_ONCE(LS_LOG_WARN, "cannot start a communication thread; collectives will block");
         queue->workers.count = 0;

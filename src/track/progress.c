@@ -5,12 +5,12 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <lockstep/data.h>
 #include <lockstep/track.h>
 
+#include "base/clock.h"
 #include "base/opts.h"
 #include "base/terminal.h"
 #include "tensor/context.h"
@@ -51,13 +51,6 @@ struct ls_progress {
     int64_t drawn_done;            /* steps at the last drawing */
     double weighted_steps, weight; /* of the running mean of the rate */
 };
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- the line ---- */
 
@@ -231,7 +224,7 @@ static ls_progress *newest_except(const ls_progress *bar)
 static void end(void *object)
 {
     ls_progress *bar = object;
-    double at = now();
+    double at = 1e-9 * (double)ls_clock_ns();
     char line[LS_TERMINAL_STATUS + 1] = "";
     if (bar->visible == LAST_LINE) print_summary(bar, at);
     if (bar->visible == DISPLAY) {
@@ -269,7 +262,7 @@ ls_progress *ls_progress_new_sized(ls_run *run, int64_t total, const ls_progress
     const char *end = bar->unit + length;
     bool ends_in_sibilant = length > 1 && (strchr("sx", end[-1]) || (end[-1] == 'h' && strchr("cs", end[-2])));
     snprintf(bar->units, sizeof bar->units, "%s%s", bar->unit, ends_in_sibilant ? "es" : "s"); /* steps, batches */
-    bar->began = bar->drawn = now();
+    bar->began = bar->drawn = 1e-9 * (double)ls_clock_ns();
     if (o.quiet || (!ls_is_main(run) && !o.every_process)) return bar;
     bar->visible = display.show ? DISPLAY : ls_terminal_columns(STDERR_FILENO) ? TERMINAL : LAST_LINE;
     if (bar->visible == DISPLAY) bar->number = ++display.bars;
@@ -290,7 +283,7 @@ void ls_progress_step(ls_progress *bar, int64_t steps)
     if (!bar) return;
     bar->done += steps;
     if (bar->visible < TERMINAL || bar->covered) return;
-    double at = now();
+    double at = 1e-9 * (double)ls_clock_ns();
     if (at - bar->drawn >= draw_every) draw(bar, at);
 }
 

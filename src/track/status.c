@@ -11,9 +11,11 @@
 #include <unistd.h>
 
 #include "base/buffer.h"
+#include "base/clock.h"
 #include "base/descriptors.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "base/thread.h"
 #include "checkpoint/folder.h"
 #include "comm/shm/segment.h"
 #include "step/step.h"
@@ -41,19 +43,13 @@ struct ls_status_writer {
     double then, rate, step_rate;
     struct timespec listed; /* change of the folder of checkpoints when it was listed */
     int64_t *numbers, number_count;
+    int64_t made[MOST_CHECKPOINTS]; /* when the last ones were, in seconds since 1970; 0: they are gone */
 
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t wake;
     bool over; /* protected by the lock */
 };
-
-static double seconds_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- what is known ---- */
 
@@ -110,24 +106,40 @@ static int64_t put_ranks(ls_status_writer *s, const char *state)
     return memory;
 }
 
+/* Of the numbers of checkpoints. */
+static int64_t first_shown(const ls_status_writer *s)
+{
+    return s->number_count > MOST_CHECKPOINTS ? s->number_count - MOST_CHECKPOINTS : 0;
+}
+
+static const char *checkpoint_name(const ls_status_writer *s, int64_t i, char name[64])
+{
+    snprintf(name, 64, LS_CHECKPOINT_STEM "%lld", (long long)s->numbers[i]);
+    return name;
+}
+
+/* A checkpoint gets its name when it is complete: what is known of it changes with the list. */
 static void put_checkpoints(ls_status_writer *s)
 {
+    char name[64], path[LS_TRACK_PATH];
     struct stat status;
     bool there = stat(s->checkpoints, &status) == 0;
     if (there && memcmp(&status.st_mtim, &s->listed, sizeof s->listed) != 0) {
         ls_sys_free(s->numbers);
         s->number_count = ls_folder_numbers(s->checkpoints, &s->numbers);
         s->listed = status.st_mtim;
+        for (int64_t i = first_shown(s); i < s->number_count; i++) {
+            bool made = ls_track_path(path, s->checkpoints, checkpoint_name(s, i, name), NULL) && !stat(path, &status);
+            s->made[i - first_shown(s)] = made ? status.st_mtim.tv_sec : 0;
+        }
     }
     ls_json_put_array(&s->text, "checkpoints");
-    int64_t from = s->number_count > MOST_CHECKPOINTS ? s->number_count - MOST_CHECKPOINTS : 0;
-    for (int64_t i = from; there && i < s->number_count; i++) {
-        char name[64], path[LS_TRACK_PATH];
-        snprintf(name, sizeof name, LS_CHECKPOINT_STEM "%lld", (long long)s->numbers[i]);
-        if (!ls_track_path(path, s->checkpoints, name, NULL) || stat(path, &status) != 0) continue;
+    for (int64_t i = first_shown(s); there && i < s->number_count; i++) {
+        int64_t made = s->made[i - first_shown(s)];
+        if (!made) continue;
         ls_json_put_object(&s->text, NULL);
-        ls_json_put_text(&s->text, "name", name);
-        ls_json_put_integer(&s->text, "time", status.st_mtim.tv_sec);
+        ls_json_put_text(&s->text, "name", checkpoint_name(s, i, name));
+        ls_json_put_integer(&s->text, "time", made);
         ls_json_put_end(&s->text);
     }
     ls_json_put_end(&s->text);
@@ -210,7 +222,7 @@ static void write_line(ls_status_writer *s, int64_t memory)
 static void tick(ls_status_writer *s, const char *state, const char *error)
 {
     int64_t memory;
-    take_rates(s, seconds_now());
+    take_rates(s, ls_clock_date());
     write_status(s, state, error, &memory);
     bool due = s->ticks < OFTEN || s->ticks - s->line_tick >= SELDOM;
     if (due && s->ticks > 0) {
@@ -270,7 +282,7 @@ ls_status_writer *ls_status_open(ls_run *run, const char *folder)
     s->samples = &run->step->samples;
     s->rank = ls_rank(run);
     s->world = ls_world_size(run);
-    s->began = seconds_now();
+    s->began = ls_clock_date();
     bool ok = ls_track_path(s->checkpoints, ls_project_dir(run), "checkpoints", &why) &&
               ls_track_path(path, folder, LS_TRACK_SYSTEM, &why) && ls_append_open(&s->system, path, &why);
     if (!ok) return ls_sys_free(s), NULL;
@@ -286,7 +298,7 @@ ls_status_writer *ls_status_open(ls_run *run, const char *folder)
     ls_json_reserve(&s->text, 8192 + (s->segment ? s->segment->header->size * (size_t)512 : 0));
     ls_byte_buffer_room(&s->line, 1024);
     tick(s, "running", NULL);
-    if (pthread_create(&s->thread, NULL, keep_writing, s) == 0) return s;
+    if (ls_thread_start(&s->thread, keep_writing, s)) return s;
     release(s);
     return NULL;
 }

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/crc.h"
 #include "base/memory.h"
 #include "base/png.h"
@@ -43,13 +44,6 @@ typedef struct events {
     bool configured;
     ls_byte_buffer record;
 } events;
-
-static double seconds_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- records ---- */
 
@@ -87,13 +81,13 @@ static bool end_event(events *sink, ls_message *why)
 
 static bool write_version(events *sink, ls_message *why)
 {
-    ls_proto_text(begin_event(sink, seconds_now(), 0), EVENT_VERSION, "brain.Event:2");
+    ls_proto_text(begin_event(sink, ls_clock_date(), 0), EVENT_VERSION, "brain.Event:2");
     return end_event(sink, why);
 }
 
 static bool write_continuation(events *sink, int64_t step, ls_message *why)
 {
-    ls_byte_buffer *b = begin_event(sink, seconds_now(), step);
+    ls_byte_buffer *b = begin_event(sink, ls_clock_date(), step);
     size_t session = ls_proto_begin(b, EVENT_SESSION);
     ls_proto_integer(b, SESSION_STATUS, SESSION_STARTS);
     ls_proto_end(b, session);
@@ -217,7 +211,7 @@ static void end_hparams(ls_byte_buffer *b, hparams_event e)
 static bool configure(void *arg, const ls_track_setting *settings, size_t count, ls_message *why)
 {
     events *sink = arg;
-    double at = seconds_now();
+    double at = ls_clock_date();
     ls_byte_buffer *b = begin_event(sink, at, 0);
     hparams_event e = begin_hparams(b, "_hparams_/session_start_info", HPARAMS_START);
     for (size_t i = 0; i < count; i++) {
@@ -237,7 +231,7 @@ static bool configure(void *arg, const ls_track_setting *settings, size_t count,
 
 static void write_end(events *sink, bool succeeded)
 {
-    double at = seconds_now();
+    double at = ls_clock_date();
     ls_byte_buffer *b = begin_event(sink, at, 0);
     hparams_event e = begin_hparams(b, "_hparams_/session_end_info", HPARAMS_END);
     ls_proto_integer(b, END_STATUS, succeeded ? STATUS_SUCCESS : STATUS_FAILURE);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -235,18 +236,17 @@ static void record(ls_run *run, const ls_track_record *what)
         }
 }
 
-static double seconds_now(void)
+/* In ms: more digits of the date say nothing about a step. */
+static double now(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (double)t.tv_sec + 1e-3 * (double)(t.tv_nsec / 1000000);
+    return floor(ls_clock_date() * 1e3) / 1e3;
 }
 
 void ls_track_n(ls_run *run, int64_t step, const ls_value *values, int64_t count)
 {
     if (!run || ls_failed(run) || !next_tracker(run->objects)) return;
     if (!names_fit(run, "ls_track", values, count)) return;
-    record(run, &(ls_track_record){.step = step, .time = seconds_now(), .count = (size_t)count, .values = values});
+    record(run, &(ls_track_record){.step = step, .time = now(), .count = (size_t)count, .values = values});
 }
 
 /* A record of one value that is not a number. */
@@ -254,7 +254,7 @@ static void record_one(ls_run *run, int64_t step, const char *name, ls_track_rec
 {
     ls_value value = {.name = name};
     what.step = step;
-    what.time = seconds_now();
+    what.time = now();
     what.count = 1;
     what.values = &value;
     record(run, &what);

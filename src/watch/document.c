@@ -4,9 +4,9 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "track/sink.h"
 #include "track/status.h"
@@ -44,12 +44,10 @@ static const char *last_part(const char *path)
 
 void ls_document_put_list(ls_json_writer *w, const char *key, ls_watched_folder *folder)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
     ls_watched_look(folder);
     ls_json_put_object(w, key);
     ls_json_put_text(w, "folder", last_part(folder->path));
-    ls_json_put_number(w, "now", (double)now.tv_sec + 1e-9 * (double)now.tv_nsec);
+    ls_json_put_number(w, "now", ls_clock_date());
     ls_json_put_bool(w, "more", folder->more);
     ls_json_put_array(w, "runs");
     for (int i = 0; i < folder->count; i++) {

@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 
 enum { MOST_CLIENTS = 64, PATIENCE = 10000 /* ms for a whole request and its answer */, PREFIX = 512 };
@@ -30,13 +30,6 @@ struct ls_http_server {
     int listener, port, count;
     client *clients[MOST_CLIENTS];
 };
-
-static int64_t now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 ls_http_server *ls_http_open(int port, ls_message *why)
 {
@@ -103,7 +96,7 @@ static void accept_some(ls_http_server *server)
             return;
         }
         c->socket = s;
-        c->deadline = now_ms() + PATIENCE;
+        c->deadline = ls_clock_ms() + PATIENCE;
         server->clients[server->count++] = c;
     }
 }
@@ -185,7 +178,7 @@ void ls_http_serve(ls_http_server *server, int milliseconds, ls_http_handler_fn 
         client *c = server->clients[i];
         bool stays = true;
         if (wait[i].revents) stays = c->answering ? send_some(c) : read_some(c, handler, user);
-        if (!stays || now_ms() > c->deadline) drop(server, i);
+        if (!stays || ls_clock_ms() > c->deadline) drop(server, i);
     }
     if (newcomers) accept_some(server);
 }

@@ -2,15 +2,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/utf8.h"
 #include "watch/http.h"
-
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-    return -1;
-}
 
 /* Decode %XX. False for a malformed escape or a zero byte; `to` has room for all of `from`. */
 static bool decode(const char *from, size_t size, char *to)
@@ -18,7 +11,7 @@ static bool decode(const char *from, size_t size, char *to)
     for (size_t i = 0; i < size; i++) {
         char c = from[i];
         if (c == '%') {
-            int high = i + 2 < size ? hex_digit(from[i + 1]) : -1, low = high < 0 ? -1 : hex_digit(from[i + 2]);
+            int high = i + 2 < size ? ls_hex_digit(from[i + 1]) : -1, low = high < 0 ? -1 : ls_hex_digit(from[i + 2]);
             if (low < 0) return false;
             c = (char)(high * 16 + low);
             i += 2;

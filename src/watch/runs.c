@@ -7,22 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/memory.h"
 #include "track/sink.h"
 #include "track/status.h"
 
 enum { DEEPEST = 5, MOST_ENTRIES = 20000, FRESH = 500 /* ms */ };
-
-static int64_t now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 /* ---- the list ---- */
 
@@ -128,7 +121,7 @@ static int by_name(const void *a, const void *b)
 
 void ls_watched_look(ls_watched_folder *folder)
 {
-    int64_t now = now_ms();
+    int64_t now = ls_clock_ms();
     if (folder->looked && now - folder->looked < FRESH) return;
     folder->more = false;
     for (int i = 0; i < folder->count; i++) folder->runs[i]->found = false;
@@ -140,7 +133,7 @@ void ls_watched_look(ls_watched_folder *folder)
     }
     folder->count = kept;
     qsort(folder->runs, (size_t)kept, sizeof *folder->runs, by_name);
-    folder->looked = now_ms();
+    folder->looked = ls_clock_ms();
 }
 
 /* ---- reading ---- */

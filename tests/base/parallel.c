@@ -4,10 +4,12 @@
 #include "base/capture.h"
 #include "base/denormals.h"
 #include "base/memory.h"
+#include "base/thread.h"
 #include "check.h"
 
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <unistd.h>
@@ -344,12 +346,34 @@ static void width_comes_from_environment_and_affinity(void)
     CHECK(WEXITSTATUS(run_captured(NULL, width_on_one_cpu, text, sizeof text)) == 1);
 }
 
+static void *count_open_signals(void *user)
+{
+    sigset_t blocked;
+    pthread_sigmask(SIG_SETMASK, NULL, &blocked);
+    for (int number = 1; number < SIGRTMIN; number++)
+        *(int *)user += number != SIGKILL && number != SIGSTOP && sigismember(&blocked, number) == 0;
+    return NULL;
+}
+
+static void threads_of_the_library_get_no_signals(void)
+{
+    pthread_t thread;
+    int open = 0;
+    if (!ls_thread_start(&thread, count_open_signals, &open)) CHECK_SKIP("no thread can be started");
+    pthread_join(thread, NULL);
+    CHECK_MSG(open <= 2, "%d signals", open); /* those of the C library itself */
+    open = 0;
+    count_open_signals(&open);
+    CHECK(open > 20); /* here they are as before */
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
     CHECK_RUN(width_comes_from_environment_and_affinity); /* first: found out once */
     CHECK_RUN(workers_are_pinned_apart);
     CHECK_RUN(every_worker_runs_once);
+    CHECK_RUN(threads_of_the_library_get_no_signals);
     CHECK_RUN(workers_wake_from_sleep);
     CHECK_RUN(the_leader_wakes_from_sleep);
     CHECK_RUN(the_barrier_orders_memory);

@@ -1,13 +1,13 @@
 /* prefetcher.c - the threads that fill batches, and how work is distributed to them. */
 #include "data/loader/prefetcher.h"
 
-#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/spans.h"
+#include "base/thread.h"
 
 /* Samples that a thread takes at a time. */
 typedef struct chunk {
@@ -131,13 +131,9 @@ static void *worker(void *arg)
 /* Signals are for the program's own threads. Fewer threads than requested are enough: the run's thread works too. */
 static void start_threads(ls_prefetcher *prefetcher)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     while (prefetcher->running < prefetcher->worker_count &&
-           pthread_create(&prefetcher->threads[prefetcher->running], NULL, worker, prefetcher) == 0)
+           ls_thread_start(&prefetcher->threads[prefetcher->running], worker, prefetcher))
         prefetcher->running++;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (prefetcher->running < prefetcher->worker_count)
         LS_LOG_ONCE(LS_LOG_WARN, "loader: only %d of %d worker threads could be created", prefetcher->running,
                     prefetcher->worker_count);

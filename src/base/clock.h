@@ -1,0 +1,30 @@
+/* clock.h - the time, in the two ways that are needed. */
+#ifndef LOCKSTEP_BASE_CLOCK_H
+#define LOCKSTEP_BASE_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+/* ns since some moment: for durations, whatever happens to the date. */
+static inline int64_t ls_clock_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* The same in ms. */
+static inline int64_t ls_clock_ms(void)
+{
+    return ls_clock_ns() / 1000000;
+}
+
+/* Seconds since 1970: for what people read. */
+static inline double ls_clock_date(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+#endif
