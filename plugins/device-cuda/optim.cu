@@ -144,6 +144,57 @@ template <typename W, bool MOMENTUM> struct sgd {
     }
 };
 
+/* m: the mean of squares; v: momentum. */
+template <typename W, bool MOMENTUM> struct rmsprop {
+    static const int MOMENTS = MOMENTUM ? 2 : 1;
+    W sign, l2_decay, alpha, blend, epsilon, momentum, step;
+
+    static rmsprop of(const ls_attrs *attrs)
+    {
+        rmsprop r;
+        r.sign = attrs->rmsprop.maximize ? -1 : 1;
+        r.l2_decay = (W)attrs->rmsprop.weight_decay;
+        r.alpha = (W)attrs->rmsprop.alpha;
+        r.blend = (W)(1 - attrs->rmsprop.alpha);
+        r.epsilon = (W)attrs->rmsprop.epsilon;
+        r.momentum = (W)attrs->rmsprop.momentum;
+        r.step = (W)attrs->rmsprop.lr;
+        return r;
+    }
+
+    __device__ __forceinline__ void update(state<W> &s, W g) const
+    {
+        W d = fma(l2_decay, s.p, g * sign);
+        s.m = fma(blend * d, d, s.m * alpha);
+        d /= sqrt(s.m) + epsilon;
+        if (MOMENTUM) d = s.v = fma(s.v, momentum, d);
+        s.p = fma(-step, d, s.p);
+    }
+};
+
+/* m: the sum of squares. */
+template <typename W> struct adagrad {
+    static const int MOMENTS = 1;
+    W sign, l2_decay, epsilon, step;
+
+    static adagrad of(const ls_attrs *attrs)
+    {
+        adagrad a;
+        a.sign = attrs->adagrad.maximize ? -1 : 1;
+        a.l2_decay = (W)attrs->adagrad.weight_decay;
+        a.epsilon = (W)attrs->adagrad.epsilon;
+        a.step = (W)attrs->adagrad.lr;
+        return a;
+    }
+
+    __device__ __forceinline__ void update(state<W> &s, W g) const
+    {
+        W d = fma(l2_decay, s.p, g * sign);
+        s.m = fma(d, d, s.m);
+        s.p -= step * d / (sqrt(s.m) + epsilon);
+    }
+};
+
 /* ---- Steps ------------------------------------------------------------------------------------------------------- */
 
 typedef struct step_operands {
@@ -246,12 +297,23 @@ static numbers factor_of(const ls_call *call)
     return numbers_of(call->n_in > 2 ? call->in[2] : NULL);
 }
 
+/* The operands of a call whose outputs are p, one or two moments (of which the last may be absent) and a half copy.
+ * False: not for these kernels. */
+static bool operands_of(const ls_call *call, int moments, step_operands *o)
+{
+    const ls_operand *all[] = {call->out[0], output(call, 1), moments > 1 ? output(call, 2) : NULL, call->in[0],
+                               output(call, 1 + moments)};
+    o->p = numbers_of(all[0]), o->m = numbers_of(all[1]), o->v = numbers_of(all[2]);
+    o->g = numbers_of(all[3]), o->half = numbers_of(all[4]);
+    o->found = found_of(call), o->factor = factor_of(call);
+    o->n = cuda_numel(all[0]);
+    return lie_alike(all, 5);
+}
+
 extern "C" ls_status cuda_adam_step(cuda_device *d, cudaStream_t stream, const ls_call *call, ls_message *why)
 {
-    const ls_operand *all[] = {call->out[0], call->out[1], call->out[2], call->in[0], output(call, 3)};
-    if (!lie_alike(all, 5)) return cuda_on_host(d, stream, call, why);
-    step_operands o = {numbers_of(all[3]), numbers_of(all[0]), numbers_of(all[1]), numbers_of(all[2]),
-                       numbers_of(all[4]), found_of(call),     factor_of(call),    cuda_numel(all[0])};
+    step_operands o;
+    if (!operands_of(call, 2, &o)) return cuda_on_host(d, stream, call, why);
     return run_step<adam>(d, stream, call, &o, why);
 }
 
@@ -260,11 +322,27 @@ template <typename W> using momentum_sgd = sgd<W, true>;
 
 extern "C" ls_status cuda_sgd_step(cuda_device *d, cudaStream_t stream, const ls_call *call, ls_message *why)
 {
-    const ls_operand *all[] = {call->out[0], output(call, 1), call->in[0], output(call, 2)};
-    if (!lie_alike(all, 4)) return cuda_on_host(d, stream, call, why);
-    step_operands o = {numbers_of(all[2]), numbers_of(all[0]), numbers_of(all[1]), numbers_of(NULL),
-                       numbers_of(all[3]), found_of(call),     factor_of(call),    cuda_numel(all[0])};
-    return all[1] ? run_step<momentum_sgd>(d, stream, call, &o, why) : run_step<plain_sgd>(d, stream, call, &o, why);
+    step_operands o;
+    if (!operands_of(call, 1, &o)) return cuda_on_host(d, stream, call, why);
+    return o.m.data ? run_step<momentum_sgd>(d, stream, call, &o, why) : run_step<plain_sgd>(d, stream, call, &o, why);
+}
+
+template <typename W> using plain_rmsprop = rmsprop<W, false>;
+template <typename W> using momentum_rmsprop = rmsprop<W, true>;
+
+extern "C" ls_status cuda_rmsprop_step(cuda_device *d, cudaStream_t stream, const ls_call *call, ls_message *why)
+{
+    step_operands o;
+    if (!operands_of(call, 2, &o)) return cuda_on_host(d, stream, call, why);
+    return o.v.data ? run_step<momentum_rmsprop>(d, stream, call, &o, why)
+                    : run_step<plain_rmsprop>(d, stream, call, &o, why);
+}
+
+extern "C" ls_status cuda_adagrad_step(cuda_device *d, cudaStream_t stream, const ls_call *call, ls_message *why)
+{
+    step_operands o;
+    if (!operands_of(call, 1, &o)) return cuda_on_host(d, stream, call, why);
+    return run_step<adagrad>(d, stream, call, &o, why);
 }
 
 /* ---- Sum of squares ---------------------------------------------------------------------------------------------- */
