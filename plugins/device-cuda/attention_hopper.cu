@@ -1,7 +1,8 @@
-/* attention_hopper.cu - attention of heads of 64 in half types, on the tensor cores of Hopper.
+/* attention_hopper.cu - attention of heads of up to 64 in half types, on the tensor cores of Hopper.
  *
  * Warpgroups of 128 threads have 64 queries each and walk over keys and values, which arrive in three stages of 128.
- * The gradients are in attention_hopper_grad.cu.
+ * The gradients are in attention_hopper_grad.cu. Rows of shared memory are of 64 numbers: of shorter heads, the rest is
+ * zero.
  *
  * Dropout draws 16 bits for a score, half of what the CPU draws, so it drops other scores than the CPU does; the same
  * ones in every run with the same seed. `kept` has them for the gradients, a bit set where a score is dropped: in each
@@ -63,14 +64,14 @@ enum { FORWARD_THREADS = 256, FORWARD_ROWS = 128 };
 enum { FORWARD_V = STAGES * STAGE_BYTES, FORWARD_Q = 2 * FORWARD_V, FORWARD_BYTES = FORWARD_Q + FORWARD_ROWS * 128 };
 
 /* Rows of a block that no query is in: zeros, and the logarithm of nothing. */
-template <typename T> static __device__ void write_empty(const attention &a, int64_t b, int64_t h, int first)
+template <typename T> static __device__ void write_empty(const attention &a, const standing &at)
 {
-    T *o = head_at<T>(a.o, b, h);
+    head_rows<T> o = rows_of<T>(a.o, at.b, at.h, a.value_depth);
     for (int i = threadIdx.x; i < FORWARD_ROWS * 8; i += FORWARD_THREADS)
-        if (first + (i >> 3) < a.queries)
-            *(uint4 *)(o + (first + (i >> 3)) * a.o.row + (i & 7) * 8) = make_uint4(0, 0, 0, 0);
-    int row = first + threadIdx.x;
-    if (threadIdx.x < FORWARD_ROWS && row < a.queries && a.lse.data) head_at<float>(a.lse, b, h)[row] = -INFINITY;
+        if (at.first + (i >> 3) < a.queries && (i & 7) < o.pieces)
+            *(uint4 *)(o.data + (at.first + (i >> 3)) * o.pitch + (i & 7) * 8) = make_uint4(0, 0, 0, 0);
+    int row = at.first + threadIdx.x;
+    if (threadIdx.x < FORWARD_ROWS && row < a.queries && a.lse.data) head_at<float>(a.lse, at.b, at.h)[row] = -INFINITY;
 }
 
 /* Block (x, y, z): 128 queries, head, batch. */
@@ -80,28 +81,27 @@ static __global__ void __launch_bounds__(FORWARD_THREADS, 2)
 {
     typedef tensor_core<T> core;
     extern __shared__ __align__(1024) uint8_t shared[];
-    int64_t b = blockIdx.z, h = blockIdx.y;
-    int group = threadIdx.x >> 7, warp = threadIdx.x >> 5 & 3, lane = threadIdx.x & 31,
-        first = blockIdx.x * FORWARD_ROWS;
-    int64_t length = length_of(a, b);
-    int queries = (int)(length < a.queries ? length : a.queries), keys = (int)(length < a.keys ? length : a.keys);
+    const standing at = standing_in<FORWARD_ROWS>(a);
+    int64_t b = at.b, h = at.h;
+    int group = at.group, warp = at.warp, lane = at.lane, first = at.first, queries = at.queries, keys = at.keys;
     if (first >= queries || keys == 0) {
-        write_empty<T>(a, b, h, first);
+        write_empty<T>(a, at);
         return;
     }
     if (a.causal && keys > first + FORWARD_ROWS) keys = first + FORWARD_ROWS;
     int tiles = (keys + TILE - 1) / TILE, stages = (tiles + 1) / 2;
     uint32_t at_k = shared_address(shared), at_v = at_k + FORWARD_V, at_q = at_k + FORWARD_Q;
-    const T *k_head = head_at<const T>(a.k, b, h), *v_head = head_at<const T>(a.v, b, h);
+    const head_rows<const T> k_head = rows_of<const T>(a.k, b, h, a.depth),
+                             v_head = rows_of<const T>(a.v, b, h, a.value_depth);
     auto load_stage = [&](int s) {
         if (s < stages) {
             uint32_t to = (uint32_t)(s % STAGES) * STAGE_BYTES;
-            load_rows<FORWARD_THREADS, STAGE>(at_k + to, k_head, a.k.row, s * STAGE, keys);
-            load_rows<FORWARD_THREADS, STAGE>(at_v + to, v_head, a.v.row, s * STAGE, keys);
+            load_rows<FORWARD_THREADS, STAGE>(at_k + to, k_head, s * STAGE, keys);
+            load_rows<FORWARD_THREADS, STAGE>(at_v + to, v_head, s * STAGE, keys);
         }
         copies_end();
     };
-    load_rows<FORWARD_THREADS, FORWARD_ROWS>(at_q, head_at<const T>(a.q, b, h), a.q.row, first, queries);
+    load_rows<FORWARD_THREADS, FORWARD_ROWS>(at_q, rows_of<const T>(a.q, b, h, a.depth), first, queries);
     for (int s = 0; s < STAGES; s++) load_stage(s);
 
     float c = (float)a.scale * LOG2E, o[32], s[32], factor0 = 1, factor1 = 1;
@@ -244,12 +244,18 @@ static __global__ void __launch_bounds__(FORWARD_THREADS, 2)
         if (row0 + 8 < a.queries) lse[row0 + 8] = live1 ? (largest1 * c + log2f(total1)) * LN2 : -INFINITY;
     }
     store_rows<T>(at_q + group * TILE_BYTES, shared + FORWARD_Q + group * TILE_BYTES, o, live0 ? keep / total0 : 0.0f,
-                  live1 ? keep / total1 : 0.0f, head_at<T>(a.o, b, h), a.o.row, first + group * 64, (int)a.queries);
+                  live1 ? keep / total1 : 0.0f, rows_of<T>(a.o, b, h, a.value_depth), at.mine, (int)a.queries);
 }
 
 /* ---- Launching --------------------------------------------------------------------------------------------------- */
 
-/* Rows of 64 numbers without gaps that are read 16 bytes at a time. */
+/* Rows of whole pieces of 16 bytes, at most 8, that fill a row of shared memory or less. */
+static bool fits_rows(int64_t depth)
+{
+    return depth > 0 && depth <= 64 && depth % 8 == 0;
+}
+
+/* Rows without gaps that are read 16 bytes at a time. */
 static bool has_rows(const attention_heads *x)
 {
     return x->data && x->column == 1 && (uintptr_t)x->data % 16 == 0 && x->row % 8 == 0 && x->row <= INT32_MAX &&
@@ -268,10 +274,10 @@ static bool keeps_bits(const attention *a)
 extern "C" bool cuda_attention_is_fast(const cuda_device *d, const attention *a, bool gradient)
 {
     bool half = a->q.dtype == LS_BF16 || a->q.dtype == LS_F16;
-    bool fits = d->architecture == 90 && half && a->depth == 64 && a->value_depth == 64 && a->heads == a->key_heads &&
-                !a->mask.data && a->scale > 0 && a->keys > 0 && a->keys < 1 << 24 && a->queries <= MOST_QUERIES &&
-                has_rows(&a->q) && has_rows(&a->k) && has_rows(&a->v) && has_rows(&a->o) &&
-                (!a->lse.data || a->lse.row == 1);
+    bool fits = d->architecture == 90 && half && fits_rows(a->depth) && fits_rows(a->value_depth) &&
+                a->heads == a->key_heads && !a->mask.data && a->scale > 0 && a->keys > 0 && a->keys < 1 << 24 &&
+                a->queries <= MOST_QUERIES && has_rows(&a->q) && has_rows(&a->k) && has_rows(&a->v) &&
+                has_rows(&a->o) && (!a->lse.data || a->lse.row == 1);
     if (a->drop.below) fits = fits && a->drop.scale > 0 && (!a->kept.data || keeps_bits(a));
     if (!fits || !gradient) return fits;
     return has_rows(&a->d_o) && has_rows(&a->dq) && has_rows(&a->dk) && has_rows(&a->dv) &&

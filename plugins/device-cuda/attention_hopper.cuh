@@ -25,27 +25,63 @@ template <typename T> static __device__ __forceinline__ T *head_at(const attenti
     return (T *)x.data + b * x.batch + h * x.head;
 }
 
-/* Rows [first, first + COUNT) of a head to shared memory, by THREADS threads; zeros from `limit` on. A thread copies
- * the same piece of every THREADS / 8-th row: a multiple of 8 rows further the swizzle is the same. */
+/* A head's matrix: rows of `pieces` times 8 numbers. */
+template <typename T> struct head_rows {
+    T *data;
+    int64_t pitch; /* in elements */
+    int pieces;
+};
+
+template <typename T>
+static __device__ __forceinline__ head_rows<T> rows_of(const attention_heads &x, int64_t b, int64_t h, int64_t depth)
+{
+    head_rows<T> rows = {head_at<T>(x, b, h), x.row, (int)depth / 8};
+    return rows;
+}
+
+/* What a thread works on: block (x, y, z) has ROWS rows of a head, of a sequence; its warpgroup 64 of them. */
+typedef struct standing {
+    int64_t b, h;
+    int group, warp, lane;
+    int first, mine;   /* rows of the block and of the warpgroup */
+    int queries, keys; /* of the sequence */
+} standing;
+
+template <int ROWS> static __device__ __forceinline__ standing standing_in(const attention &a)
+{
+    standing s;
+    s.b = blockIdx.z, s.h = blockIdx.y;
+    s.group = __shfl_sync(~0u, threadIdx.x >> 7, 0), s.warp = threadIdx.x >> 5 & 3, s.lane = threadIdx.x & 31;
+    s.first = blockIdx.x * ROWS, s.mine = s.first + s.group * 64;
+    int64_t length = length_of(a, s.b);
+    s.queries = (int)(length < a.queries ? length : a.queries), s.keys = (int)(length < a.keys ? length : a.keys);
+    return s;
+}
+
+/* Rows [first, first + COUNT) of a head to shared memory, by THREADS threads; zeros from `limit` on, and where rows are
+ * shorter than 64. A thread copies the same piece of every THREADS / 8-th row: a multiple of 8 rows further the swizzle
+ * is the same. */
 template <int THREADS, int COUNT, typename T>
-static __device__ __forceinline__ void load_rows(uint32_t to, const T *head, int64_t pitch, int first, int limit)
+static __device__ __forceinline__ void load_rows(uint32_t to, const head_rows<T> &head, int first, int limit)
 {
     const int STEP = THREADS / 8;
     static_assert(STEP % 8 == 0, "the swizzle repeats every 8 rows");
     int row = threadIdx.x >> 3, piece = threadIdx.x & 7;
-    const T *from = head + (int64_t)(first + row) * (int)pitch + piece * 8;
+    int pitch = (int)head.pitch;
+    const T *from = head.data + (int64_t)(first + row) * pitch + piece * 8;
     uint32_t at = to + swizzled(row, piece);
+    if (piece >= head.pieces) limit = 0;
 #pragma unroll
     for (int r = 0; r < COUNT; r += STEP)
         if (r + STEP <= COUNT || r + row < COUNT)
-            copy_16(at + r * 128, from + (int64_t)r * (int)pitch, first + row + r < limit);
+            copy_16(at + r * 128, from + (int64_t)r * pitch, first + row + r < limit);
 }
 
 /* 64 rows of sums, scaled, to memory: through the warp's 16 rows of shared memory, so that whole rows are written. Rows
  * from `limit` on do not exist. */
 template <typename T>
 static __device__ __forceinline__ void store_rows(uint32_t shared, const uint8_t *generic, const float (&d)[32],
-                                                  float scale0, float scale1, T *head, int64_t pitch, int first,
+                                                  float scale0, float scale1, const head_rows<T> &head, int first,
                                                   int limit)
 {
     typedef tensor_core<T> core;
@@ -60,8 +96,9 @@ static __device__ __forceinline__ void store_rows(uint32_t shared, const uint8_t
 #pragma unroll
     for (int k = 0; k < 4; k++) {
         int row = warp * 16 + k * 4 + (lane >> 3), piece = lane & 7;
-        if (first + row < limit)
-            *(uint4 *)(head + (first + row) * pitch + piece * 8) = *(const uint4 *)(generic + swizzled(row, piece));
+        if (first + row < limit && piece < head.pieces)
+            *(uint4 *)(head.data + (first + row) * head.pitch + piece * 8) =
+                *(const uint4 *)(generic + swizzled(row, piece));
     }
     __syncwarp();
 }

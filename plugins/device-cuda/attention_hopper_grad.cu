@@ -14,7 +14,7 @@ template <typename T> static __global__ void __launch_bounds__(256) row_products
     if (row >= a.queries) return; /* eight lanes together */
     int piece = threadIdx.x & 7;
     float sum = 0;
-    if (row < length_of(a, b)) {
+    if (row < length_of(a, b) && piece * 8 < a.value_depth) {
         const T *o = head_at<const T>(a.o, b, h) + row * a.o.row + piece * 8;
         const T *d_o = head_at<const T>(a.d_o, b, h) + row * a.d_o.row + piece * 8;
         uint4 x = *(const uint4 *)o, y = *(const uint4 *)d_o;
@@ -37,28 +37,28 @@ static __global__ void __launch_bounds__(BACK_THREADS, 1)
 {
     typedef tensor_core<T> core;
     extern __shared__ __align__(1024) uint8_t shared[];
-    int64_t b = blockIdx.z, h = blockIdx.y;
-    int group = __shfl_sync(~0u, threadIdx.x >> 7, 0), warp = threadIdx.x >> 5 & 3, lane = threadIdx.x & 31;
-    int first = blockIdx.x * BACK_ROWS, mine = first + group * 64;
-    int64_t length = length_of(a, b);
-    int queries = (int)(length < a.queries ? length : a.queries), keys = (int)(length < a.keys ? length : a.keys);
+    const standing at = standing_in<BACK_ROWS>(a);
+    int64_t b = at.b, h = at.h;
+    int group = at.group, warp = at.warp, lane = at.lane, first = at.first, mine = at.mine, queries = at.queries,
+        keys = at.keys;
     if (first >= queries) keys = 0;
     if (a.causal && keys > first + BACK_ROWS) keys = first + BACK_ROWS;
     int tiles = (keys + TILE - 1) / TILE, stages = (tiles + 1) / 2;
     uint32_t at_k = shared_address(shared), at_v = at_k + DQ_V;
     uint32_t at_q = at_k + DQ_Q + group * TILE_BYTES, at_do = at_k + DQ_DO + group * TILE_BYTES;
-    const T *k_head = head_at<const T>(a.k, b, h), *v_head = head_at<const T>(a.v, b, h);
+    const head_rows<const T> k_head = rows_of<const T>(a.k, b, h, a.depth),
+                             v_head = rows_of<const T>(a.v, b, h, a.value_depth);
     auto load_stage = [&](int s) {
         if (s < stages) {
             uint32_t to = (uint32_t)(s % STAGES) * STAGE_BYTES;
-            load_rows<BACK_THREADS, STAGE>(at_k + to, k_head, a.k.row, s * STAGE, keys);
-            load_rows<BACK_THREADS, STAGE>(at_v + to, v_head, a.v.row, s * STAGE, keys);
+            load_rows<BACK_THREADS, STAGE>(at_k + to, k_head, s * STAGE, keys);
+            load_rows<BACK_THREADS, STAGE>(at_v + to, v_head, s * STAGE, keys);
         }
         copies_end();
     };
     if (tiles) {
-        load_rows<BACK_THREADS, BACK_ROWS>(at_k + DQ_Q, head_at<const T>(a.q, b, h), a.q.row, first, queries);
-        load_rows<BACK_THREADS, BACK_ROWS>(at_k + DQ_DO, head_at<const T>(a.d_o, b, h), a.d_o.row, first, queries);
+        load_rows<BACK_THREADS, BACK_ROWS>(at_k + DQ_Q, rows_of<const T>(a.q, b, h, a.depth), first, queries);
+        load_rows<BACK_THREADS, BACK_ROWS>(at_k + DQ_DO, rows_of<const T>(a.d_o, b, h, a.value_depth), first, queries);
     }
     for (int s = 0; s < STAGES; s++) load_stage(s);
 
@@ -135,7 +135,7 @@ static __global__ void __launch_bounds__(BACK_THREADS, 1)
     settle(dq);
     copies_wait<0>();
     float factor = (float)a.scale * (DROP ? (float)a.drop.scale : 1.0f);
-    store_rows<T>(at_q, shared + DQ_Q + group * TILE_BYTES, dq, factor, factor, head_at<T>(a.dq, b, h), a.dq.row, mine,
+    store_rows<T>(at_q, shared + DQ_Q + group * TILE_BYTES, dq, factor, factor, rows_of<T>(a.dq, b, h, a.depth), mine,
                   (int)a.queries);
 }
 
@@ -172,11 +172,10 @@ static __global__ void __launch_bounds__(BACK_THREADS, 1)
 {
     typedef tensor_core<T> core;
     extern __shared__ __align__(1024) uint8_t shared[];
-    int64_t b = blockIdx.z, h = blockIdx.y;
-    int group = __shfl_sync(~0u, threadIdx.x >> 7, 0), warp = threadIdx.x >> 5 & 3, lane = threadIdx.x & 31;
-    int first = blockIdx.x * BACK_ROWS, mine = first + group * 64;
-    int64_t length = length_of(a, b);
-    int queries = (int)(length < a.queries ? length : a.queries), keys = (int)(length < a.keys ? length : a.keys);
+    const standing at = standing_in<BACK_ROWS>(a);
+    int64_t b = at.b, h = at.h;
+    int group = at.group, warp = at.warp, lane = at.lane, first = at.first, mine = at.mine, queries = at.queries,
+        keys = at.keys;
     int tiles = first < keys ? (queries + TILE - 1) / TILE : 0, begin = a.causal ? first / TILE : 0;
     if (begin > tiles) begin = tiles;
     bool live = mine < keys;
@@ -184,7 +183,8 @@ static __global__ void __launch_bounds__(BACK_THREADS, 1)
     uint32_t ring = base + DKV_RING;
     int padded = (int)((a.queries + TILE - 1) / TILE * TILE);
     float *row_lse = (float *)(shared + (PAIR ? PAIR_END : DKV_END)), *row_delta = row_lse + padded;
-    const T *q_head = head_at<const T>(a.q, b, h), *do_head = head_at<const T>(a.d_o, b, h);
+    const head_rows<const T> q_head = rows_of<const T>(a.q, b, h, a.depth),
+                             do_head = rows_of<const T>(a.d_o, b, h, a.value_depth);
     const uint32_t *kept =
         (const uint32_t *)a.kept.data + (b * a.heads + h) * ((a.keys + TILE - 1) / TILE) * a.queries * 2;
     int rank = blockIdx.x, rounds = PAIR ? 2 * GROUPS + 1 : tiles - begin;
@@ -198,8 +198,8 @@ static __global__ void __launch_bounds__(BACK_THREADS, 1)
         if (has_tile(round)) {
             int t = tile_of(round);
             uint32_t to = ring + (uint32_t)(round % STAGES) * DKV_STAGE;
-            load_rows<BACK_THREADS, TILE>(to, q_head, a.q.row, t * TILE, queries);
-            load_rows<BACK_THREADS, TILE>(to + TILE_BYTES, do_head, a.d_o.row, t * TILE, queries);
+            load_rows<BACK_THREADS, TILE>(to, q_head, t * TILE, queries);
+            load_rows<BACK_THREADS, TILE>(to + TILE_BYTES, do_head, t * TILE, queries);
             if (DROP) { /* each thread one word: of a group's keys the first word of all queries, then the second */
                 int of = threadIdx.x / 128, word = threadIdx.x / TILE % 2, row = threadIdx.x % TILE;
                 int key_tile = blockIdx.x * GROUPS + of;
@@ -211,8 +211,8 @@ static __global__ void __launch_bounds__(BACK_THREADS, 1)
         copies_end();
     };
     if (tiles) {
-        load_rows<BACK_THREADS, BACK_ROWS>(base, head_at<const T>(a.k, b, h), a.k.row, first, keys);
-        load_rows<BACK_THREADS, BACK_ROWS>(base + BACK_BYTES, head_at<const T>(a.v, b, h), a.v.row, first, keys);
+        load_rows<BACK_THREADS, BACK_ROWS>(base, rows_of<const T>(a.k, b, h, a.depth), first, keys);
+        load_rows<BACK_THREADS, BACK_ROWS>(base + BACK_BYTES, rows_of<const T>(a.v, b, h, a.value_depth), first, keys);
     }
     load_tile(0);
     load_tile(1);
@@ -261,6 +261,7 @@ static __global__ void __launch_bounds__(BACK_THREADS, 1)
         T *to = head_at<T>(a.dq, b, h) + row0 * a.dq.row + (lane & 3) * 2;
 #pragma unroll
         for (int j = 0; j < 8; j++) {
+            if (j * 8 >= a.depth) break; /* of shorter heads there is no more */
             float4 more = *(const float4 *)(sent + j * 512);
             uint32_t upper = core::pack((dq[j * 4] + more.x) * factor, (dq[j * 4 + 1] + more.y) * factor);
             uint32_t lower = core::pack((dq[j * 4 + 2] + more.z) * factor, (dq[j * 4 + 3] + more.w) * factor);
@@ -371,9 +372,9 @@ static __global__ void __launch_bounds__(BACK_THREADS, 1)
     copies_wait<0>();
     __syncthreads(); /* results pass through the ring */
     uint32_t through = DKV_RING + (uint32_t)group * TILE_BYTES;
-    store_rows<T>(base + through, shared + through, dk, factor, factor, head_at<T>(a.dk, b, h), a.dk.row, mine,
+    store_rows<T>(base + through, shared + through, dk, factor, factor, rows_of<T>(a.dk, b, h, a.depth), mine,
                   (int)a.keys);
-    store_rows<T>(base + through, shared + through, dv, keep, keep, head_at<T>(a.dv, b, h), a.dv.row, mine,
+    store_rows<T>(base + through, shared + through, dv, keep, keep, rows_of<T>(a.dv, b, h, a.value_depth), mine,
                   (int)a.keys);
 }
 

@@ -498,24 +498,24 @@ static void check_norm(int rows, int n, ls_dtype type, int shift, double forward
 /* ---- Optimisers -------------------------------------------------------------------------------------------------- */
 
 /* RMSprop and Adagrad divide by the root of one moment; the former may have momentum besides. */
-static void check_adaptive(ls_opcode op, bool momentum, const tensor *g, tensor *half)
+static void check_adaptive(ls_opcode op, bool momentum, int n)
 {
     bool rmsprop = op == LS_OP_rmsprop_step;
-    int n = (int)g->n;
-    tensor p = empty(LS_F32, 1, n), v = empty(LS_F32, 1, n), m = empty(LS_F32, 1, n);
-    fill(&p, 0, 1), fill(&v, 0.5, 0.1), fill(&m, 0, 0.1);
-    ls_call call = {.op = op, .n_in = 1, .n_out = rmsprop ? 4 : 3, .in = {&g->x}, .out = {&p.x, &v.x}};
-    call.out[rmsprop ? 3 : 2] = &half->x;
+    tensor p = empty(LS_F32, 1, n), v = empty(LS_F32, 1, n), m = empty(LS_F32, 1, n), g = empty(LS_F32, 1, n);
+    tensor half = empty(LS_BF16, 1, n);
+    fill(&p, 0, 1), fill(&v, 0.5, 0.1), fill(&m, 0, 0.1), fill(&g, 0, 1);
+    ls_call call = {.op = op, .n_in = 1, .n_out = rmsprop ? 4 : 3, .in = {&g.x}, .out = {&p.x, &v.x}};
+    call.out[rmsprop ? 3 : 2] = &half.x;
     if (momentum) call.out[2] = &m.x;
     if (rmsprop) {
         call.attrs.rmsprop.lr = 1e-2, call.attrs.rmsprop.alpha = 0.9, call.attrs.rmsprop.epsilon = 1e-8;
         call.attrs.rmsprop.weight_decay = 0.01, call.attrs.rmsprop.momentum = 0.9;
     } else call.attrs.adagrad.lr = 1e-2, call.attrs.adagrad.epsilon = 1e-8, call.attrs.adagrad.weight_decay = 0.01;
     run(&call);
-    double *gp = read_back(&p), *gh = read_back(half);
+    double *gp = read_back(&p), *gh = read_back(&half);
     difference e = {0}, eh = {0};
     for (int i = 0; i < n; i++) {
-        double d = g->here[i] + 0.01 * p.here[i], vi = rmsprop ? 0.9 * v.here[i] + 0.1 * d * d : v.here[i] + d * d;
+        double d = g.here[i] + 0.01 * p.here[i], vi = rmsprop ? 0.9 * v.here[i] + 0.1 * d * d : v.here[i] + d * d;
         double move = d / (sqrt(vi) + 1e-8), to = p.here[i] - 1e-2 * (momentum ? 0.9 * m.here[i] + move : move);
         compare(&e, gp[i], to);
         compare(&eh, gh[i], to);
@@ -525,7 +525,7 @@ static void check_adaptive(ls_opcode op, bool momentum, const tensor *g, tensor 
                       : "RMSprop, f32 with a bf16 copy",
            fmax(relative(e), relative(eh) / 1e4), 1e-6, &call, 0);
     free(gp), free(gh);
-    drop(&p), drop(&v), drop(&m);
+    drop(&p), drop(&v), drop(&m), drop(&g), drop(&half);
 }
 
 static void check_optimisers(int n, double adam_us, double squares_us)
@@ -550,9 +550,6 @@ static void check_optimisers(int n, double adam_us, double squares_us)
         sum += g.here[i] * g.here[i];
     }
     report("AdamW, f32 with a bf16 copy", fmax(relative(e), relative(eh) / 1e4), 1e-6, &call, adam_us);
-    check_adaptive(LS_OP_rmsprop_step, false, &g, &half);
-    check_adaptive(LS_OP_rmsprop_step, true, &g, &half);
-    check_adaptive(LS_OP_adagrad_step, false, &g, &half);
     ls_call squares = {.op = LS_OP_sum_squares, .n_in = 1, .n_out = 1, .in = {&g.x}, .out = {&total.x}};
     run(&squares);
     double *got = read_back(&total);
@@ -700,7 +697,7 @@ static void check_attention(attention_case c)
         .attrs = call.attrs};
     run(&call);
     run(&back);
-    bool fast = c.type != LS_F32 && c.depth == 64;
+    bool fast = c.type != LS_F32 && c.depth <= 64 && c.depth % 8 == 0;
     double *got = read_back(&o), *got_grad = read_back(&grad), *bits = fast && c.p > 0 ? read_back(&kept) : NULL;
     difference eo = {0}, eg[3] = {{0}};
     static const int heads[3][2] = {{0, 0}, {1, 7}, {2, 15}};
@@ -750,6 +747,9 @@ int main(void)
     check_norm(50, 1100, LS_F16, 0, 0, 0);
     check_optimisers(335 * 1000 * 1000 / 8, 2430.0 / 8, 300.0 / 8);
     check_optimisers(1000003, 0, 0);
+    check_adaptive(LS_OP_rmsprop_step, false, 1000003);
+    check_adaptive(LS_OP_rmsprop_step, true, 1000003);
+    check_adaptive(LS_OP_adagrad_step, false, 1000003);
     check_attention((attention_case){12, 384, 64, LS_BF16, 0, false, false, 28, 63});
     check_attention((attention_case){12, 384, 64, LS_BF16, 0.1, false, false, 44, 69});
     check_attention((attention_case){12, 384, 64, LS_BF16, 0.1, true, false, 28, 57});
@@ -760,7 +760,12 @@ int main(void)
     check_attention((attention_case){3, 130, 64, LS_BF16, 0.2, true, false, 0, 0});
     check_attention((attention_case){3, 357, 64, LS_BF16, 0.1, true, false, 0, 0});
     check_attention((attention_case){3, 90, 40, LS_F32, 0.2, true, true, 0, 0});
+    check_attention((attention_case){12, 384, 32, LS_BF16, 0.1, false, false, 0, 0});
     check_attention((attention_case){3, 90, 32, LS_BF16, 0.2, true, false, 0, 0});
+    check_attention((attention_case){3, 384, 32, LS_F16, 0.2, true, true, 0, 0});
+    check_attention((attention_case){3, 200, 40, LS_BF16, 0.2, true, true, 0, 0});
+    check_attention((attention_case){3, 200, 48, LS_F16, 0, false, false, 0, 0});
+    check_attention((attention_case){3, 90, 36, LS_BF16, 0.2, true, false, 0, 0});
     check_attention((attention_case){12, 384, 64, LS_F32, 0.1, false, false, 0, 0});
     gpu->stream_destroy(device, stream);
     gpu->close(device);
