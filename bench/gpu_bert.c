@@ -1,7 +1,7 @@
 /* gpu_bert.c - milliseconds of a training step of BERT for question answering on a GPU, as examples/qa.c trains:
  * forward, backward, gradients clipped by their norm, AdamW.
  *
- *     gpu_bert [--batch N] [--steps N] [--layers N] [--base] [--padded|--unpadded] [--bf16|--fp16] [--device NAME]
+ *     gpu_bert [--batch N] [--steps N] [--layers N] [--base|--mini] [--padded|--unpadded] [--bf16|--fp16] [--device NAME]
  *
  * Sequences are of 384 words, or of the lengths that windows of SQuAD 1.1 have: --padded: of 384 words in memory,
  * --unpadded: without padding. With LOCKSTEP_CUDA_PROFILE=1 a table of operators follows. */
@@ -22,7 +22,7 @@ enum { KNOWN = sizeof squad / sizeof *squad };
 
 typedef struct options {
     int64_t batch, steps, layers;
-    bool base, padded, unpadded;
+    bool base, mini, padded, unpadded;
 } options;
 
 static double now(void)
@@ -39,11 +39,19 @@ static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
         LS_FLAG("steps", &o->steps, "steps that are timed"),
         LS_FLAG("layers", &o->layers, "layers of the encoder"),
         LS_FLAG("base", &o->base, "the sizes of BERT-base"),
+        LS_FLAG("mini", &o->mini, "the sizes of MiniLM-L12-H384"),
         LS_FLAG("padded", &o->padded, "lengths of SQuAD, with padding"),
         LS_FLAG("unpadded", &o->unpadded, "lengths of SQuAD, without padding"),
     };
     return ls_flags_read(run, argc, argv, flags, .about = "time training steps of BERT on a GPU");
 }
+
+typedef struct sizes {
+    const char *name;
+    int64_t layers, width, heads;
+} sizes;
+static const sizes mini = {"minilm", 12, 384, 12}, base = {"bert-base", 12, 768, 12},
+                   large = {"bert-large", 24, 1024, 16};
 
 typedef struct batch {
     ls_tensor *ids, *lengths, *types, *starts;
@@ -99,10 +107,11 @@ int main(int argc, char **argv)
     options o = {.batch = 12, .steps = 20, .layers = -1};
     ls_run *run = ls_init(&argc, &argv, .seed = 1, .device = "cuda", .mixed_precision = LS_BF16);
     if (!read_flags(run, &argc, &argv, &o)) return ls_finish(run);
-    int64_t layers = o.layers > 0 ? o.layers : o.base ? 12 : 24;
+    const sizes *size = o.mini ? &mini : o.base ? &base : &large;
+    int64_t layers = o.layers > 0 ? o.layers : size->layers;
     ls_module *model = ls_bert_for_question_answering_new(
-        run, NULL, .num_hidden_layers = layers, .unpad = o.unpadded, .hidden_size = o.base ? 768 : 1024,
-        .num_attention_heads = o.base ? 12 : 16, .intermediate_size = o.base ? 3072 : 4096);
+        run, NULL, .num_hidden_layers = layers, .unpad = o.unpadded, .hidden_size = size->width,
+        .num_attention_heads = size->heads, .intermediate_size = 4 * size->width);
     ls_optim *adam = ls_adamw_new(run, model, .lr = 3e-5, .weight_decay = 0.01);
     ls_optim_add_group(adam, ls_state_matching(ls_parameters(model), "*.bias|*LayerNorm*"), .weight_decay = 0);
     ls_prepare(run, model, adam);
@@ -118,9 +127,9 @@ int main(int argc, char **argv)
     }
     ls_memory_stats memory = ls_memory(run);
     if (!ls_error(run))
-        printf("bert-%s of %lld layers, %lld x %d%s: %.2f ms a step, host %.2f ms; first step after %.2f s; loss %.3f, "
+        printf("%s of %lld layers, %lld x %d%s: %.2f ms a step, host %.2f ms; first step after %.2f s; loss %.3f, "
                "then %.3f; %.2f GiB\n",
-               o.base ? "base" : "large", (long long)layers, (long long)o.batch, LENGTH,
+               size->name, (long long)layers, (long long)o.batch, LENGTH,
                o.unpadded ? " at most, unpadded"
                : o.padded ? ", half of it padding"
                           : "",
