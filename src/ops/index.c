@@ -143,8 +143,18 @@ BACK(index_select)
     dx[0] = back_slices(node, 0, &(ls_attrs){.axis = {.dim = node->attrs.axis.dim}}, node->saved[0], dy[0]);
 }
 
+/* Is an index the same for all of the first dimension? */
+static bool repeats(const ls_operand *index)
+{
+    return index->ndim > 1 && index->dim[0] > 1 && index->stride[0] == 0;
+}
+
 ls_tensor *op_table_gradient(ls_node *node, int input, int64_t padding, ls_tensor *index, ls_tensor *rows)
 {
+    if (repeats(&index->view) && rows->view.dtype == node->in[input].dtype) { /* positions: a sum is no scattering */
+        index = ls_select(index, 0, 0);
+        rows = ls_sum_dims(rows, LS_SHAPE(0), false);
+    }
     index = ls_reshape(index, -1);
     rows = ls_reshape(rows, ls_numel(index), node->in[input].shape.dim[1]);
     ls_attrs attrs = {.axis = {.flag = padding >= 0, .k = padding}};

@@ -71,6 +71,30 @@ static void embeddings_and_their_norm_take_one_pass(void)
     CHECK(calls[LS_OP_embedding_layer_norm] == 1);
 }
 
+static int64_t scattered; /* rows */
+
+static ls_status watching_run(void *device, ls_stream *stream, const ls_call *call, ls_message *why)
+{
+    if (call->op == LS_OP_index_add) scattered += call->in[0]->dim[0];
+    return ls_cpu_device.run(device, stream, call, why);
+}
+
+static void rows_for_the_positions_of_all_sequences_are_summed_first(void)
+{
+    ls_module *part[] = {ls_embedding_new(run, 9, 8), ls_embedding_new(run, 5, 8)}, *norm = ls_layer_norm_new(run, 8);
+    ls_tensor *words = ls_from(run, LS_I64, LS_SHAPE(2, 5), (int64_t[]){1, 0, 8, 3, 0, 2, 7, 7, 1, 0});
+    ls_tensor *shared = ls_arange(run, LS_I64, 5, 0, 1), *repeated = ls_contiguous(ls_expand(shared, 2, 5)), *got[2];
+    for (int i = 0; i < 2; i++) {
+        ls_tensor *y = ls_forward_embeddings_norm(2, part, (ls_tensor *[]){words, i ? repeated : shared}, norm);
+        scattered = 0;
+        run->device->table.run = watching_run;
+        got[i] = gradient_after(part[1], y);
+        run->device->table.run = ls_cpu_device.run;
+        CHECK_MSG(scattered == 10 + (i ? 10 : 5), "%d rows are scattered", (int)scattered);
+    }
+    same_bits(got[0], got[1]);
+}
+
 static void errors_name_the_norm(void)
 {
     ls_module *part[] = {ls_embedding_new(run, 3, 8)}, *norm = ls_layer_norm_new(run, 8);
@@ -86,6 +110,7 @@ int main(int argc, char **argv)
     if (argc > 1) check_filter = argv[1];
     run = ls_init(NULL, NULL, .seed = 1);
     CHECK_RUN(embeddings_and_their_norm_take_one_pass);
+    CHECK_RUN(rows_for_the_positions_of_all_sequences_are_summed_first);
     CHECK_RUN(errors_name_the_norm);
     CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
     ls_finish(run);
