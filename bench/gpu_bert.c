@@ -1,7 +1,8 @@
 /* gpu_bert.c - milliseconds of a training step of BERT for question answering on a GPU, as examples/qa.c trains:
  * forward, backward, gradients clipped by their norm, AdamW.
  *
- *     gpu_bert [--batch N] [--steps N] [--layers N] [--base|--mini] [--padded|--unpadded] [--bf16|--fp16] [--device NAME]
+ *     gpu_bert [--batch N] [--steps N] [--layers N] [--base|--mini] [--padded|--unpadded] [--bf16|--fp16]
+ *              [--device NAME]
  *
  * Sequences are of 384 words, or of the lengths that windows of SQuAD 1.1 have: --padded: of 384 words in memory,
  * --unpadded: without padding. With LOCKSTEP_CUDA_PROFILE=1 a table of operators follows. */
