@@ -4,6 +4,7 @@
 #   make cuda       the same, and the plug-in for NVIDIA GPUs must be among it
 #   make demo       draw pets, train a network on them in two processes, predict
 #   make test       build with everything checked, run all tests; ARGS="-R conv" only those
+#   make test-tpu   compile programs for TPUs, with libtpu, whose licence is Google's: you accept it
 #   make bench      measure against this machine's peak and against other libraries
 #   make asan tsan  all test programs under the address + undefined, or the thread sanitizer
 #   make fuzz       look for inputs that crash a parser: SECONDS=20 each (clang, libFuzzer)
@@ -40,6 +41,22 @@ test:
 	@$(call configured,$(BUILD))
 	@cmake --build $(BUILD)
 	@tools/run_tests.sh $(BUILD) $(ARGS)
+
+# libtpu is for x86-64: elsewhere its programs and ours run under qemu, which takes hours. TOPOLOGIES="v5e:2x2" only those
+test-tpu:
+	@tools/bootstrap.sh build
+	@tools/libtpu.sh $(BUILD)/libtpu
+	@$(call configured,$(TPU_BUILD),$(TPU_OPTIONS))
+	@cmake --build $(TPU_BUILD) --target lockstep_command device-xla pupil test_xla_walk
+	@EMULATOR="$(TPU_EMULATOR)" tests/xla/tpu.sh $(TPU_BUILD) $(CURDIR)/$(BUILD)/libtpu/libtpu/libtpu.so $(TOPOLOGIES)
+
+ifeq ($(shell uname -m),x86_64)
+TPU_BUILD = $(BUILD)
+else
+TPU_BUILD = $(BUILD)/cross
+TPU_OPTIONS = -DCMAKE_TOOLCHAIN_FILE=cmake/x86_64.cmake
+TPU_EMULATOR = qemu-x86_64 -cpu max -L /usr/x86_64-linux-gnu
+endif
 
 bench: all
 	@tools/bootstrap.sh bench
@@ -87,4 +104,4 @@ clean:
 	@rm -rf $(BUILD)
 
 , := ,
-.PHONY: all cuda demo test bench asan tsan fuzz format tidy symbols docs install deb clean
+.PHONY: all cuda demo test test-tpu bench asan tsan fuzz format tidy symbols docs install deb clean

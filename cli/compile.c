@@ -16,12 +16,13 @@ enum { LONGEST_LINE = 800 };
 /* The chips, and what was found about programs so far. */
 typedef struct findings {
     const char *topology;
-    long long chips, memory; /* memory of each; 0: unknown */
+    long long chips, used, memory; /* memory of each; 0: unknown */
     char kind[80];
     long long most,
         last; /* bytes that a program needs: the most of any, the most of the last step that had a new one */
     long long last_step;
-    int programs, refused;
+    int programs;
+    bool refused; /* the last, by the compiler */
 } findings;
 
 /* "1.5 GiB" */
@@ -40,9 +41,10 @@ static const char *in_words(long long bytes, char text[16])
 static void show_chips(findings *f, const char *line)
 {
     char text[16];
-    if (sscanf(line, "%lld %lld %79[^\n]", &f->chips, &f->memory, f->kind) < 3) return;
+    if (sscanf(line, "%lld %lld %lld %79[^\n]", &f->chips, &f->used, &f->memory, f->kind) < 4) return;
     printf("%s: %lld x %s", f->topology, f->chips, f->kind);
     if (f->memory) printf(", %s each", in_words(f->memory, text));
+    printf(", %lld of them used", f->used);
     printf("\n\n%6s %9s %10s %10s %10s %11s %10s %10s %10s %9s\n", "step", "operators", "arguments", "results",
            "aliased", "temporaries", "peak", "others", "code", "GFLOP");
 }
@@ -74,15 +76,15 @@ static void show_refused(findings *f, const char *line)
     int reason = 0;
     if (sscanf(line, "%lld %lld %n", &step, &calls, &reason) < 2) return;
     printf("%6lld %9lld %s", step, calls, line + reason);
-    f->refused++;
+    f->refused = true;
 }
 
-/* Show what comes until so many steps have ended, or the program has. */
+/* Show what comes until so many steps have ended, a program was refused, or the program itself has ended. */
 static void follow(findings *f, FILE *reports, int steps)
 {
     char line[LONGEST_LINE];
     int ended = 0;
-    while (ended < steps && fgets(line, sizeof line, reports)) {
+    while (ended < steps && !f->refused && fgets(line, sizeof line, reports)) {
         if (strncmp(line, "chips ", 6) == 0) show_chips(f, line + 6);
         if (strncmp(line, "program ", 8) == 0) show_program(f, line + 8);
         if (strncmp(line, "refused ", 8) == 0) show_refused(f, line + 8);
@@ -126,7 +128,7 @@ static int rehearse(findings *f, char **program, int steps)
     if (child < 0 || !reports) return -1;
     follow(f, reports, steps);
     bool ended_here = !feof(reports);
-    if (ended_here) kill(child, SIGKILL); /* it would go on training, on the CPU */
+    if (ended_here) kill(child, SIGKILL); /* it would go on training, on the CPU, or run out of memory there */
     fclose(reports);
     if (waitpid(child, &status, 0) < 0) return -1;
     if (ended_here) return 0;
@@ -144,8 +146,9 @@ static int judge(const findings *f, const char *program, int code)
         return EXIT_FAILURE;
     }
     if (f->refused) {
-        printf("\n%d program%s cannot be compiled for %s: a smaller batch or bf16 needs less memory\n", f->refused,
-               f->refused == 1 ? "" : "s", f->topology);
+        printf("\nThe program cannot be compiled for %s. If it needs too much memory: a smaller batch, or bf16, needs "
+               "less\n",
+               f->topology);
         return EXIT_FAILURE;
     }
     bool fits = !f->memory || f->most <= f->memory;

@@ -3,7 +3,7 @@
  *
  * What was found goes to the file LOCKSTEP_XLA_REPORT, which `lockstep compile` reads, or to the log:
  *
- *     chips COUNT MEMORY KIND...                      bytes of each; 0: unknown
+ *     chips COUNT USED MEMORY KIND...                 bytes of each; 0: unknown
  *     program STEP CALLS CODE ARGUMENTS RESULTS ALIASED TEMPORARIES PEAK OTHERS OPERATIONS
  *     refused STEP CALLS REASON...                    by the compiler
  *     step STEP                                       it has ended
@@ -36,7 +36,7 @@ ls_status xla_rehearsal_begin(xla_device *d, ls_message *why)
     char kind[80];
     int64_t memory;
     XLA_TRY(pjrt_kind(d->pjrt, kind, sizeof kind, &memory, why));
-    report(d, "chips %zu %lld %s", d->pjrt->chip_count, (long long)memory, kind);
+    report(d, "chips %zu %d %lld %s", d->pjrt->chip_count, d->team.count, (long long)memory, kind);
     return LS_OK;
 }
 

@@ -1,4 +1,4 @@
-/* compile.c - lockstep compile, with a library that pretends to know TPUs. */
+/* compile.c - lockstep compile and env, with a library that pretends to know TPUs. */
 #include "check.h"
 
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static int run(const char *settings, const char *command)
 static void a_step_says_what_it_needs(void)
 {
     CHECK(run("", COMPILE "--topology v5e:2x2 " MLP "3") == 0);
-    HAS("v5e:2x2: 4 x Pretended TPU, 1.0 MiB each\n");
+    HAS("v5e:2x2: 4 x Pretended TPU, 1.0 MiB each, 1 of them used\n");
     const char *row = strstr(output, "\n     2 ");
     CHECK_MSG(row, "there is no step 2 in:\n%s", output);
     long long calls = 0;
@@ -65,8 +65,28 @@ static void what_does_not_fit_is_the_compilers_word(void)
 {
     CHECK(run("PRETENDED_MEMORY=20000", COMPILE "--topology v5e:2x2 " MLP "3") == 1);
     HAS("XLA cannot compile the program: CompileTimeHbmOom: it exceeds available HBM\n");
-    HAS("cannot be compiled for v5e:2x2: a smaller batch or bf16 needs less memory\n");
+    HAS("\nThe program cannot be compiled for v5e:2x2. If it needs too much memory: a smaller batch, or bf16, needs "
+        "less\n");
     LACKS("fits into");
+}
+
+/* Chips that divide batches: each has a part of the arguments. */
+static void several_chips_may_be_asked_for(void)
+{
+    CHECK(run("LOCKSTEP_XLA_CHIPS=all", COMPILE "--topology v5e:2x2 " MLP "3") == 0);
+    HAS("v5e:2x2: 4 x Pretended TPU, 1.0 MiB each, 4 of them used\n");
+    CHECK(run("LOCKSTEP_XLA_CHIPS=8", COMPILE "--topology v5e:2x2 " MLP "3") == 1);
+    HAS("LOCKSTEP_XLA_CHIPS=8: this process has 4 tpu chips");
+}
+
+static void the_library_is_shown(void)
+{
+    CHECK(run("LOCKSTEP_DEVICE=cpu", LOCKSTEP_COMMAND " env") == 0);
+    HAS("chip 0 of " STANDIN "\n");
+    CHECK(run("TPU_VISIBLE_CHIPS=3", LOCKSTEP_COMMAND " env") == 0);
+    HAS("chip 3 of " STANDIN "\n");
+    CHECK(run("LOCKSTEP_PJRT_LIBRARY=/nowhere", LOCKSTEP_COMMAND " env") == 0);
+    HAS("LOCKSTEP_PJRT_LIBRARY=/nowhere cannot be read");
 }
 
 static void chips_must_be_named(void)
@@ -104,6 +124,8 @@ int main(void)
     CHECK_RUN(the_program_goes_on_with_values);
     CHECK_RUN(it_ends_after_the_steps_asked_for);
     CHECK_RUN(what_does_not_fit_is_the_compilers_word);
+    CHECK_RUN(several_chips_may_be_asked_for);
+    CHECK_RUN(the_library_is_shown);
     CHECK_RUN(chips_must_be_named);
     CHECK_RUN(a_library_may_have_no_such_chips);
     CHECK_RUN(the_program_must_use_the_device);
