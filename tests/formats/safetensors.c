@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include "arguments.h"
 #include "base/memory.h"
 
 static ls_run *run;
@@ -413,11 +414,7 @@ static void out_of_memory_is_an_error_without_leaks(void)
 
 int main(int argc, char **argv)
 {
-    const char *device = NULL;
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--device") == 0 && i + 1 < argc) device = argv[++i];
-        else check_filter = argv[i];
-    }
+    const char *device = check_arguments(argc, argv);
     begin_files();
     run = ls_init(NULL, NULL, .device = device);
     CHECK_RUN(writes_the_bytes_of_the_reference);

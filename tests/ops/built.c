@@ -1,22 +1,10 @@
 /* built.c - operators that are put together from others: what the walk and PyTorch's numbers do not show. */
 #include <lockstep.h>
 
-#include "check.h"
+#include "arguments.h"
+#include "expect.h"
 
 static ls_run *run;
-
-static void fails(int line, ls_status status, const char *part)
-{
-    if (ls_error(run) != status || !strstr(ls_error_message(run), part))
-        check_fail(__FILE__, line, "got %s \"%s\", expected %s with \"%s\"", ls_status_name(ls_error(run)),
-                   ls_error_message(run), ls_status_name(status), part);
-    ls_clear_error(run);
-}
-#define FAILS(expression, status, part)                                                                                \
-    do {                                                                                                               \
-        expression;                                                                                                    \
-        fails(__LINE__, status, part);                                                                                 \
-    } while (0)
 
 /* Numbers that f32, or the integer's own type, cannot hold. */
 static void integers_meet_numbers_exactly(void)
@@ -252,11 +240,7 @@ static void arrangements_that_do_not_exist(void)
 
 int main(int argc, char **argv)
 {
-    const char *device = NULL;
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--device") == 0 && i + 1 < argc) device = argv[++i];
-        else check_filter = argv[i];
-    }
+    const char *device = check_arguments(argc, argv);
     run = ls_init(NULL, NULL, .device = device);
     CHECK_RUN(integers_meet_numbers_exactly);
     CHECK_RUN(tensors_hold_the_number_given);

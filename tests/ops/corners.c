@@ -1,7 +1,7 @@
 /* corners.c - unusual types and numbers that operators accept: the answers are PyTorch's. */
 #include <lockstep.h>
 
-#include "check.h"
+#include "arguments.h"
 
 static ls_run *run;
 
@@ -109,11 +109,7 @@ static void strides_past_the_image_are_one_window(void)
 
 int main(int argc, char **argv)
 {
-    const char *device = NULL;
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--device") == 0 && i + 1 < argc) device = argv[++i];
-        else check_filter = argv[i];
-    }
+    const char *device = check_arguments(argc, argv);
     run = ls_init(NULL, NULL, .device = device);
     CHECK_RUN(targets_of_both_integer_types);
     CHECK_RUN(integers_with_numbers_that_do_not_fit);

@@ -1,25 +1,11 @@
 /* misuse.c - wrong input gives the documented error, once, with its values; nothing crashes, nothing is lost. */
 #include <stdlib.h>
 
-#include "check.h"
+#include "expect.h"
 #include "op_cases.h"
 #include "tensor/context.h"
 
 static ls_run *run;
-
-/* The last call failed with this status, and its message has this in it. Clears it. */
-static void check_error(int line, ls_status status, const char *part)
-{
-    if (ls_error(run) != status || !strstr(ls_error_message(run), part))
-        check_fail(__FILE__, line, "got %s \"%s\", expected %s with \"%s\"", ls_status_name(ls_error(run)),
-                   ls_error_message(run), ls_status_name(status), part);
-    ls_clear_error(run);
-}
-#define FAILS(expression, status, part)                                                                                \
-    do {                                                                                                               \
-        expression;                                                                                                    \
-        check_error(__LINE__, status, part);                                                                           \
-    } while (0)
 
 #define Z(...) ls_zeros(run, LS_F32, __VA_ARGS__)
 #define INDEX(...) ls_zeros(run, LS_I64, __VA_ARGS__)

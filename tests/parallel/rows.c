@@ -2,6 +2,7 @@
  * differences of the sum of all processes' losses. test_parallel_rows [--device NAME] [part of a name] */
 #include <lockstep.h>
 
+#include "arguments.h"
 #include "run/team.h"
 
 enum { ROWS = 8, COLUMNS = 3, NUMEL = ROWS * COLUMNS }; /* of each process; divisible by four */
@@ -304,10 +305,7 @@ static void no_rank_waits_for_one_that_failed(void)
 
 int main(int argc, char **argv)
 {
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--device") == 0 && i + 1 < argc) team_device = argv[++i];
-        else check_filter = argv[i];
-    }
+    team_device = check_arguments(argc, argv);
     CHECK_RUN(results_and_gradients_are_those_of_all);
     CHECK_RUN(groups_are_independent);
     CHECK_RUN(layers_may_be_divided_among_processes);

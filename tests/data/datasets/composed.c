@@ -1,16 +1,9 @@
 /* composed.c - datasets side by side and changed, and one sample of a dataset. */
 #include <lockstep.h>
 
-#include "check.h"
+#include "expect.h"
 
 static ls_run *run;
-
-#define FAILS(call, part)                                                                                              \
-    do {                                                                                                               \
-        (void)(call);                                                                                                  \
-        CHECK_MSG(ls_error(run) && strstr(ls_error_message(run), part), "%s: %s", #call, ls_error_message(run));       \
-        ls_clear_error(run);                                                                                           \
-    } while (0)
 
 static ls_dataset *numbers(const char *name, int64_t count, double first)
 {
@@ -49,8 +42,9 @@ static void fields_of_several_side_by_side(void)
         }
     }
     CHECK(seen == 5);
-    FAILS(ls_zip_dataset_new(numbers("x", 5, 0), numbers("y", 4, 0)), "dataset 1 has 4 samples, the first has 5");
-    FAILS(ls_zip_dataset_new(numbers("x", 5, 0), numbers("x", 5, 0)), "two fields are named \"x\"");
+    FAILS_SAYING(ls_zip_dataset_new(numbers("x", 5, 0), numbers("y", 4, 0)),
+                 "dataset 1 has 4 samples, the first has 5");
+    FAILS_SAYING(ls_zip_dataset_new(numbers("x", 5, 0), numbers("x", 5, 0)), "two fields are named \"x\"");
 }
 
 static bool negate(ls_sample *sample, void *user)
@@ -86,8 +80,8 @@ static void samples_are_changed_by_a_function(void)
     int64_t got[9];
     CHECK(ls_next(ls_loader_new(run, words, .batch = 3), &b) && ls_read(b.tensor[0], got, sizeof got));
     CHECK(got[0] == 1 && got[1] == -1 && got[3] == 2 && got[4] == 2 && got[8] == 3);
-    FAILS(ls_map_dataset_new(words, NULL, NULL), "the function is NULL");
-    FAILS(ls_next(ls_loader_new(run, ls_map_dataset_new(words, refuse, NULL)), &b), "not this one");
+    FAILS_SAYING(ls_map_dataset_new(words, NULL, NULL), "the function is NULL");
+    FAILS_SAYING(ls_next(ls_loader_new(run, ls_map_dataset_new(words, refuse, NULL)), &b), "not this one");
 }
 
 static void one_sample_is_a_batch_of_one(void)
@@ -98,9 +92,9 @@ static void one_sample_is_a_batch_of_one(void)
     int64_t words[3];
     CHECK(ls_item(fields[0]) == 12 && ls_ndim(fields[1]) == 2 && ls_dim(fields[1], 1) == 3);
     CHECK(ls_read(fields[1], words, sizeof words) && words[2] == 2);
-    FAILS(ls_dataset_sample(both, 5, fields), "ls_dataset_sample: sample 5 of a zip");
-    FAILS(ls_dataset_sample(both, -1, fields), "sample -1");
-    FAILS(ls_dataset_sample(ls_map_dataset_new(both, refuse, NULL), 1, fields), "sample 1: not this one");
+    FAILS_SAYING(ls_dataset_sample(both, 5, fields), "ls_dataset_sample: sample 5 of a zip");
+    FAILS_SAYING(ls_dataset_sample(both, -1, fields), "sample -1");
+    FAILS_SAYING(ls_dataset_sample(ls_map_dataset_new(both, refuse, NULL), 1, fields), "sample 1: not this one");
     CHECK(ls_dataset_sample(NULL, 0, fields) == 0);
 }
 

@@ -4,19 +4,12 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-#include "check.h"
+#include "expect.h"
 #include "folder.h"
 
 #define HERE "pixels_here"
 
 static ls_run *run;
-
-#define FAILS(call, part)                                                                                              \
-    do {                                                                                                               \
-        (void)(call);                                                                                                  \
-        CHECK_MSG(ls_error(run) && strstr(ls_error_message(run), part), "%s: %s", #call, ls_error_message(run));       \
-        ls_clear_error(run);                                                                                           \
-    } while (0)
 
 enum { HEIGHT = 6, WIDTH = 5 };
 
@@ -73,7 +66,8 @@ static void random_crops_are_windows_of_the_padded_picture(void)
         CHECK_MSG(found == SAMPLES, "%d of %d crops are windows", found, SAMPLES);
         CHECK_MSG(windows == 7 * 6, "%d of %d windows occur", windows, 7 * 6);
     }
-    FAILS(ls_loader_new(run, pictures(&three, 2), .transform = ls_random_crop(4, .padding = -1)), "padding -1 must be");
+    FAILS_SAYING(ls_loader_new(run, pictures(&three, 2), .transform = ls_random_crop(4, .padding = -1)),
+                 "padding -1 must be");
 }
 
 /* The usual augmentation of CIFAR: crop, flip, normalise; the same in every pass of the same epoch. */
@@ -95,7 +89,8 @@ static void plain_pixels_are_transformed(void)
     CHECK(ls_next(ls_loader_new(run, pictures(&one, 1), .transform = ls_resize_shorter(10)), &b));
     CHECK(ls_dim(b.image, 1) == 1 && ls_dim(b.image, 2) == 12 && ls_dim(b.image, 3) == 10);
     static const int two = 2;
-    FAILS(ls_loader_new(run, pictures(&two, 1), .transform = flip), "for images of 1 or 3 channels; \"image\" has 2");
+    FAILS_SAYING(ls_loader_new(run, pictures(&two, 1), .transform = flip),
+                 "for images of 1 or 3 channels; \"image\" has 2");
     CHECK_TEXT(ls_error_message(run), "");
 }
 
@@ -110,7 +105,7 @@ static void failures_spare_earlier_files(ls_tensor *x)
     setrlimit(RLIMIT_FSIZE, &tight);
     ls_image_write(x, HERE "/grid.png");
     setrlimit(RLIMIT_FSIZE, &before);
-    FAILS((void)0, "grid.png");
+    FAILS_SAYING((void)0, "grid.png");
     CHECK(ls_is_valid(ls_image_read(run, HERE "/grid.png")));
 }
 
@@ -137,11 +132,11 @@ static void tensors_become_pictures(void)
     CHECK(got[0] == 0 && got[1] == 128 && got[2] == 255 && got[4] == 128 && got[8] == 255);
     CHECK(ls_image_write(ls_select(x, 0, 0), HERE "/one.jpg", .quality = 100));
     CHECK(ls_dim(ls_image_read(run, HERE "/one.jpg"), 3) == 3);
-    FAILS(ls_image_write(x, HERE "/grid.bmp"), "must end in .png, .jpg or .jpeg");
-    FAILS(ls_image_write(x, HERE "/no/grid.png"), "no/grid.png");
+    FAILS_SAYING(ls_image_write(x, HERE "/grid.bmp"), "must end in .png, .jpg or .jpeg");
+    FAILS_SAYING(ls_image_write(x, HERE "/no/grid.png"), "no/grid.png");
     failures_spare_earlier_files(x);
-    FAILS(ls_image_write(ls_reshape(x, -1), HERE "/x.png"), "[180] u8: pictures are [C,H,W] or [N,C,H,W]");
-    FAILS(ls_image_write(x, HERE "/x.png", .columns = 0), "at least 1 column");
+    FAILS_SAYING(ls_image_write(ls_reshape(x, -1), HERE "/x.png"), "[180] u8: pictures are [C,H,W] or [N,C,H,W]");
+    FAILS_SAYING(ls_image_write(x, HERE "/x.png", .columns = 0), "at least 1 column");
 }
 
 int main(int argc, char **argv)
