@@ -1,6 +1,7 @@
 /* ema.c - exponential moving averages of the parameters of a module. */
 #include "nn/module.h"
 #include "step/step.h"
+#include "tensor/live.h"
 
 struct ls_ema {
     ls_object object;
@@ -61,6 +62,34 @@ static const ls_state *parameters_of(ls_ema *ema, const char *who)
     return NULL;
 }
 
+/* average -= rate * (average - parameter), in place and in one call: a step of SGD in which the parameter is ascended
+ * and the average decays with weight 1. */
+static bool follow(ls_tensor *average, ls_tensor *parameter, double rate)
+{
+    ls_call call = {.op = LS_OP_sgd_step,
+                    .n_in = 2,
+                    .n_out = 1,
+                    .in = {&parameter->view, NULL},
+                    .out = {&average->view},
+                    .attrs.sgd = {.lr = rate, .weight_decay = 1, .maximize = true}};
+    if (!ls_submit_live(average->run, average->storage->device, &call)) return false;
+    ls_written(average);
+    return true;
+}
+
+/* Has the parameter the shape and the place that its average has? If not, an error says so. */
+static bool is_as_before(ls_run *run, const char *name, const ls_tensor *average, const ls_tensor *parameter)
+{
+    char a[LS_TEXT], b[LS_TEXT];
+    if (average->storage->device != parameter->storage->device)
+        ls_fail(&run->errors, LS_ERR_DEVICE, "ls_ema_update: \"%s\" is on device %s, and its average on %s", name,
+                parameter->storage->device->name, average->storage->device->name);
+    else if (!ls_shape_equal(ls_view_shape(&average->view), ls_view_shape(&parameter->view)))
+        ls_fail(&run->errors, LS_ERR_SHAPE, "ls_ema_update: \"%s\" is %s, and its average %s", name,
+                ls_operand_text(&parameter->view, a), ls_operand_text(&average->view, b));
+    return !ls_failed(run);
+}
+
 void ls_ema_update(ls_ema *ema)
 {
     const ls_state *parameters = ema ? parameters_of(ema, "ls_ema_update") : NULL;
@@ -70,11 +99,11 @@ void ls_ema_update(ls_ema *ema)
         ls_fail(&run->errors, LS_ERR_STATE, "ls_ema_update: the model has the averages; update outside ls_ema_apply()");
         return;
     }
-    for (int64_t i = 0; i < ls_state_count(parameters) && !ls_failed(run); i++) {
-        ls_mark mark = ls_scope_begin(run);
-        ls_tensor *average = ls_state_tensor(ema->averages, i), *now = ls_detach(ls_state_tensor(parameters, i));
-        ls_assign(average, ls_lerp(average, now, 1 - ema->decay));
-        ls_scope_end(run, mark, NULL);
+    for (int64_t i = 0; i < ls_state_count(parameters); i++) {
+        ls_tensor *average = ls_state_tensor(ema->averages, i), *parameter = ls_state_tensor(parameters, i);
+        if (!is_as_before(run, ls_state_name(parameters, i), average, parameter)) return;
+        if (ema->decay == 0) ls_assign(average, parameter); /* exactly, however large the average was */
+        else if (!follow(average, parameter, 1 - ema->decay)) return;
     }
 }
 

@@ -100,6 +100,36 @@ static void averages_follow_parameters(void)
     CHECK(!ls_ema_new(NULL) && !ls_ema_state(NULL) && ls_ema_apply_begin(NULL) && !ls_ema_apply_end(NULL));
 }
 
+static int calls;
+static ls_status counting_run(void *device, ls_stream *stream, const ls_call *call, ls_message *why)
+{
+    calls++;
+    return ls_cpu_device.run(device, stream, call, why);
+}
+
+/* Also where the average is far away. */
+static void averages_of_every_type(void)
+{
+    static const ls_dtype types[] = {LS_F32, LS_F64, LS_BF16, LS_F16};
+    for (int i = 0; i < 4; i++) {
+        ls_module *net = ls_module_new(run, "net", NULL, NULL);
+        ls_tensor *w = ls_register_parameter(net, "w", ls_full(run, types[i], 600, 3, 5));
+        ls_ema *ema = ls_ema_new(net, .decay = 0.5), *copy = ls_ema_new(net, .decay = 0);
+        ls_assign(w, ls_full(run, types[i], 1, 3, 5));
+        uint64_t before = ls_state_tensor(ls_ema_state(ema), 0)->storage->version;
+        calls = 0;
+        run->device->table.run = counting_run;
+        ls_ema_update(ema);
+        run->device->table.run = ls_cpu_device.run;
+        CHECK(calls == 1); /* in place */
+        ls_ema_update(copy);
+        CHECK_NEAR(value_of(ls_ema_state(ema)) / 15, 300.5, i < 2 ? 1e-6 : 4e-3);
+        CHECK(value_of(ls_ema_state(copy)) == 15 && ls_state_tensor(ls_ema_state(ema), 0)->storage->version > before);
+        ls_module_free(net);
+    }
+    CHECK_TEXT(ls_error_message(run), "");
+}
+
 /* What a failed run did not exchange is not taken to be exchanged. */
 static void averages_survive_failures(void)
 {
@@ -130,6 +160,7 @@ int main(int argc, char **argv)
     CHECK_RUN(tied_layers_train_one_weight);
     CHECK_RUN(layers_that_cannot_be_tied);
     CHECK_RUN(averages_follow_parameters);
+    CHECK_RUN(averages_of_every_type);
     CHECK_RUN(averages_survive_failures);
     ls_finish(run);
     return check_done();
