@@ -1,5 +1,6 @@
 /* explain.c - says why a step had to be compiled although one like it was compiled before: that costs seconds, and
  * whoever trains can mostly avoid it. */
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,9 +11,8 @@
 /* A call, as far as it tells one step from another. */
 typedef struct line {
     ls_opcode op;
-    int32_t ndim;
-    int64_t dim[LS_MAX_DIMS]; /* of the first operand */
     uint64_t operands, attrs; /* hashes of shapes and number types, of numbers */
+    char shapes[96];          /* of the inputs, as far as there is room */
     char site[48];
 } line;
 
@@ -36,17 +36,36 @@ static uint64_t hash_operands(const ls_call *call)
     return hash[0];
 }
 
+/* Add to a text as far as it fits. */
+__attribute__((format(printf, 3, 4))) static void add(char *text, size_t size, const char *format, ...)
+{
+    size_t used = strlen(text);
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text + used, size - used, format, list);
+    va_end(list);
+}
+
+/* "[4,3] and [3]"; of a call without inputs, that of its output. */
+static void write_shapes(const ls_call *call, char *text, size_t size)
+{
+    text[0] = 0;
+    for (int i = 0; i < (call->n_in ? call->n_in : 1); i++) {
+        const ls_operand *x = call->n_in ? call->in[i] : call->out[0];
+        if (!x) continue;
+        add(text, size, "%s[", text[0] ? " and " : "");
+        for (int d = 0; d < x->ndim; d++) add(text, size, "%s%lld", d ? "," : "", (long long)x->dim[d]);
+        add(text, size, "]");
+    }
+}
+
 static line line_of(const xla_device *d, const ls_call *call)
 {
     line l = {.op = call->op, .operands = hash_operands(call)};
-    const ls_operand *x = call->n_in && call->in[0] ? call->in[0] : call->out[0];
     uint64_t hash[2];
     xla_hash(&call->attrs, d->host->attrs_size(call->op), hash);
     l.attrs = hash[0];
-    if (x) {
-        l.ndim = x->ndim;
-        memcpy(l.dim, x->dim, sizeof l.dim);
-    }
+    write_shapes(call, l.shapes, sizeof l.shapes);
     snprintf(l.site, sizeof l.site, "%s", call->site ? call->site : "");
     return l;
 }
@@ -82,20 +101,10 @@ static bool same_operators(const xla_outline *a, const xla_outline *b)
     return true;
 }
 
-static const char *shape_text(const line *l, char *text, size_t size)
-{
-    size_t used = (size_t)snprintf(text, size, "[");
-    for (int d = 0; d < l->ndim && used < size; d++)
-        used += (size_t)snprintf(text + used, size - used, "%s%lld", d ? "," : "", (long long)l->dim[d]);
-    if (used < size) snprintf(text + used, size - used, "]");
-    return text;
-}
-
 /* What differs at the first call that does. */
 static void describe(const xla_device *d, const xla_outline *now, const xla_outline *before, char *text, size_t size)
 {
     size_t at = common_calls(now, before);
-    char was[120], is[120];
     if (at == now->calls && at == before->calls) {
         snprintf(text, size, "the operators are the same, but other tensors are kept");
         return;
@@ -107,9 +116,9 @@ static void describe(const xla_device *d, const xla_outline *now, const xla_outl
                  before->calls, name, in, n->site);
     } else if (n->operands != before->line[at].operands) {
         snprintf(text, size,
-                 "shape: %s%s%s got %s after %s; every new shape is compiled once, so let batches have few: drop the "
-                 "last one, pad texts to multiples (pad_multiple)",
-                 name, in, n->site, shape_text(n, is, sizeof is), shape_text(&before->line[at], was, sizeof was));
+                 "shape: %s%s%s got %s after %s; every new shape is compiled once, so let batches have few: the loader "
+                 "can drop the last one (drop_last) and pad texts to multiples (pad_multiple)",
+                 name, in, n->site, n->shapes, before->line[at].shapes);
     } else {
         snprintf(text, size, "constant: %s%s%s got another number; put numbers that change into tensors", name, in,
                  n->site);
@@ -127,7 +136,7 @@ void xla_explain(const xla_device *d, const xla_outline *now)
         if (common > most) most = common, closest = o;
     }
     if (!closest || most * 2 < now->calls) return; /* another kind of step */
-    char what[400], text[500];
+    char what[500], text[600];
     describe(d, now, closest, what, sizeof what);
     snprintf(text, sizeof text, "xla: compiled a step again: %s", what);
     d->host->log(text);

@@ -178,7 +178,7 @@ void xla_normalize(xla_lowering *l, const ls_call *call)
 {
     shlo *s = &l->s;
     shlo_value x = xla_in_as(l, 0, call->in[0]->dtype == LS_F64 ? SHLO_F64 : SHLO_F32);
-    if (call->in[0]->dtype == LS_U8) x = shlo_with(s, "divide", x, 255);
+    if (call->in[0]->dtype == LS_U8) x = shlo_div(s, x, shlo_number(s, x.type, 255, SHLO_SCALAR));
     x = shlo_sub(s, x, by_channel(s, x, call->attrs.normalize.mean));
     xla_out(l, 0, shlo_div(s, x, by_channel(s, x, call->attrs.normalize.std)));
 }

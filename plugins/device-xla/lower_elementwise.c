@@ -50,21 +50,29 @@ static void both(xla_lowering *l, shlo_value *a, shlo_value *b)
     *b = xla_in_as(l, 1, type);
 }
 
-#define XLA_BINARY(name, op)                                                                                           \
+#define XLA_BINARY(name, result)                                                                                       \
     void xla_##name(xla_lowering *l, const ls_call *call)                                                              \
     {                                                                                                                  \
         shlo_value a, b;                                                                                               \
         (void)call;                                                                                                    \
         both(l, &a, &b);                                                                                               \
-        xla_out(l, 0, shlo_binary(&l->s, op, a, b));                                                                   \
+        xla_out(l, 0, result);                                                                                         \
     }
-XLA_BINARY(add, "add")
-XLA_BINARY(sub, "subtract")
-XLA_BINARY(mul, "multiply")
-XLA_BINARY(div, "divide")
-XLA_BINARY(pow, "power")
-XLA_BINARY(maximum, "maximum")
-XLA_BINARY(minimum, "minimum")
+XLA_BINARY(add, shlo_binary(&l->s, "add", a, b))
+XLA_BINARY(sub, shlo_binary(&l->s, "subtract", a, b))
+XLA_BINARY(mul, shlo_binary(&l->s, "multiply", a, b))
+XLA_BINARY(div, shlo_div(&l->s, a, b))
+XLA_BINARY(pow, shlo_binary(&l->s, "power", a, b))
+
+/* NaN if one is, which XLA's own operations lose on some chips. */
+static shlo_value better(shlo *s, const char *op, const char *direction, shlo_value a, shlo_value b)
+{
+    if (!shlo_is_float(a.type)) return shlo_binary(s, op, a, b);
+    shlo_value first = shlo_binary(s, "or", shlo_compare(s, direction, a, b), shlo_compare(s, "NE", a, a));
+    return shlo_select(s, first, a, b);
+}
+XLA_BINARY(maximum, better(&l->s, "maximum", "GE", a, b))
+XLA_BINARY(minimum, better(&l->s, "minimum", "LE", a, b))
 
 /* What is left has the sign of b. Integers: 0 if b is 0, by which XLA would leave a. */
 void xla_remainder(xla_lowering *l, const ls_call *call)

@@ -33,14 +33,23 @@ void xla_mean(xla_lowering *l, const ls_call *call)
     xla_out(l, 0, mean(&l->s, call, xla_in(l, 0)));
 }
 
+/* The largest or smallest; NaN if one is, which XLA's own reductions lose on some chips. */
+static shlo_value extreme(shlo *s, const char *op, shlo_value x, uint32_t mask)
+{
+    shlo_value best = shlo_reduce(s, op, x, mask);
+    if (!shlo_is_float(x.type)) return best;
+    shlo_value any = shlo_reduce(s, "or", shlo_compare(s, "NE", x, x), mask);
+    return shlo_select(s, any, shlo_number(s, x.type, NAN, best.dims), best);
+}
+
 void xla_max(xla_lowering *l, const ls_call *call)
 {
-    xla_out(l, 0, shlo_reduce(&l->s, "maximum", xla_in(l, 0), call->attrs.reduce.mask));
+    xla_out(l, 0, extreme(&l->s, "maximum", xla_in(l, 0), call->attrs.reduce.mask));
 }
 
 void xla_min(xla_lowering *l, const ls_call *call)
 {
-    xla_out(l, 0, shlo_reduce(&l->s, "minimum", xla_in(l, 0), call->attrs.reduce.mask));
+    xla_out(l, 0, extreme(&l->s, "minimum", xla_in(l, 0), call->attrs.reduce.mask));
 }
 
 void xla_var(xla_lowering *l, const ls_call *call)
@@ -69,7 +78,7 @@ static void arg_extreme(xla_lowering *l, const ls_call *call, const char *op)
         xla_out(l, 0, shlo_integer(s, SHLO_I64, 0, SHLO_SCALAR));
         return;
     }
-    shlo_value found = shlo_compare(s, "EQ", x, shlo_reduce(s, op, x, xla_dim_mask(dim)));
+    shlo_value found = shlo_compare(s, "EQ", x, extreme(s, op, x, xla_dim_mask(dim)));
     if (shlo_is_float(x.type)) found = shlo_binary(s, "or", found, shlo_compare(s, "NE", x, x));
     shlo_value none = shlo_integer(s, SHLO_I64, x.dims.at[dim], SHLO_SCALAR);
     shlo_value places = shlo_select(s, found, shlo_iota(s, SHLO_I64, x.dims, dim), none);

@@ -89,9 +89,12 @@ shlo_value shlo_name(shlo *s, shlo_type type, shlo_dims dims)
 
 void shlo_begin(shlo *s, const char *op, const shlo_value *in, int n_in, shlo_value *out, int n_out)
 {
+    bool constant = true;
+    for (int i = 0; i < n_in; i++) constant &= in[i].is_constant;
     shlo_print(s, "    ");
     for (int i = 0; i < n_out; i++) {
         out[i].id = s->values++;
+        out[i].is_constant = constant;
         shlo_print(s, "%s%%%d", i ? ", " : "", out[i].id);
     }
     shlo_print(s, " = \"%s%s\"(", strchr(op, '.') ? "" : "stablehlo.", op);

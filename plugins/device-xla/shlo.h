@@ -45,6 +45,7 @@ typedef struct shlo_value {
     int id;
     shlo_type type;
     shlo_dims dims;
+    bool is_constant; /* computed from constants alone */
 } shlo_value;
 
 typedef struct shlo {
@@ -80,7 +81,7 @@ void shlo_print_region(shlo *s, const char *op, shlo_type type);
 
 shlo_value shlo_number(shlo *s, shlo_type type, double number, shlo_dims dims);
 shlo_value shlo_integer(shlo *s, shlo_type type, int64_t number, shlo_dims dims);
-/* As many numbers as the dimensions say, f32 or f64. */
+/* As many numbers as the dimensions say, f32, f64 or i64. */
 shlo_value shlo_numbers(shlo *s, shlo_type type, const double *numbers, shlo_dims dims);
 /* The position along one dimension. */
 shlo_value shlo_iota(shlo *s, shlo_type type, shlo_dims dims, int dim);
@@ -112,10 +113,8 @@ static inline shlo_value shlo_mul(shlo *s, shlo_value a, shlo_value b)
     return shlo_binary(s, "multiply", a, b);
 }
 
-static inline shlo_value shlo_div(shlo *s, shlo_value a, shlo_value b)
-{
-    return shlo_binary(s, "divide", a, b);
-}
+/* Rounded once, whatever b is. */
+shlo_value shlo_div(shlo *s, shlo_value a, shlo_value b);
 
 /* With a number in place of the second operand. */
 static inline shlo_value shlo_with(shlo *s, const char *op, shlo_value x, double number)
@@ -172,6 +171,14 @@ static inline shlo_value shlo_sum(shlo *s, shlo_value x, uint32_t mask)
 {
     return shlo_reduce(s, "add", x, mask);
 }
+
+/* Windows of an array: `size` elements every `stride`, where zeros are added before and after the elements, which are
+ * `spread` apart. */
+typedef struct shlo_window {
+    shlo_dims size, stride, spread, before, after;
+} shlo_window;
+/* The sum of each window; `out` are the dimensions of the result. */
+shlo_value shlo_sum_windows(shlo *s, shlo_value x, const shlo_window *w, shlo_dims out);
 
 /* ---- by index ---- */
 

@@ -56,7 +56,14 @@ shlo_value shlo_number(shlo *s, shlo_type type, double number, shlo_dims dims)
 /* The bytes of a number in memory, as digits. */
 static void print_bytes(shlo *s, const void *number, size_t bytes)
 {
-    for (size_t i = 0; i < bytes; i++) shlo_print(s, "%02X", ((const uint8_t *)number)[i]);
+    static const char digits[] = "0123456789ABCDEF";
+    char text[2 * sizeof(double) + 1] = {0};
+    for (size_t i = 0; i < bytes; i++) {
+        uint8_t byte = ((const uint8_t *)number)[i];
+        text[2 * i] = digits[byte >> 4];
+        text[2 * i + 1] = digits[byte & 15];
+    }
+    shlo_append(s, &(shlo){.text = text, .used = 2 * bytes});
 }
 
 shlo_value shlo_numbers(shlo *s, shlo_type type, const double *numbers, shlo_dims dims)
@@ -66,7 +73,9 @@ shlo_value shlo_numbers(shlo *s, shlo_type type, const double *numbers, shlo_dim
     shlo_print(s, " {value = dense<\"0x");
     for (int64_t i = 0; i < shlo_numel(dims); i++) {
         float narrow = (float)numbers[i];
+        int64_t whole = (int64_t)numbers[i];
         if (type == SHLO_F64) print_bytes(s, &numbers[i], sizeof numbers[i]);
+        else if (type == SHLO_I64) print_bytes(s, &whole, sizeof whole);
         else print_bytes(s, &narrow, sizeof narrow);
     }
     shlo_print(s, "\"> : ");
@@ -118,6 +127,16 @@ shlo_value shlo_binary(shlo *s, const char *op, shlo_value a, shlo_value b)
 {
     stretch_both(s, &a, &b);
     return emit(s, op, (shlo_value[]){a, b}, 2, a);
+}
+
+/* A constant is hidden from the compiler, which would multiply by its reciprocal. */
+shlo_value shlo_div(shlo *s, shlo_value a, shlo_value b)
+{
+    if (b.is_constant && shlo_is_float(b.type)) {
+        b = emit(s, "optimization_barrier", &b, 1, b);
+        b.is_constant = false;
+    }
+    return shlo_binary(s, "divide", a, b);
 }
 
 shlo_value shlo_compare(shlo *s, const char *direction, shlo_value a, shlo_value b)
@@ -278,7 +297,7 @@ shlo_value shlo_reverse(shlo *s, shlo_value x, uint32_t dims)
 static shlo_value neutral(shlo *s, const char *op, shlo_type type)
 {
     bool is_max = strcmp(op, "maximum") == 0, is_min = strcmp(op, "minimum") == 0;
-    if (strcmp(op, "multiply") == 0 || strcmp(op, "and") == 0) return shlo_number(s, type, 1, SHLO_SCALAR);
+    if (strcmp(op, "and") == 0) return shlo_number(s, type, 1, SHLO_SCALAR);
     if (!is_max && !is_min) return shlo_number(s, type, 0, SHLO_SCALAR);
     if (shlo_is_float(type)) return shlo_number(s, type, is_max ? -INFINITY : INFINITY, SHLO_SCALAR);
     switch (type) {
@@ -307,6 +326,26 @@ shlo_value shlo_reduce(shlo *s, const char *op, shlo_value x, uint32_t mask)
     shlo_print(s, "}");
     shlo_end(s, in, 2, &out, 1);
     return shlo_reshape(s, out, kept);
+}
+
+shlo_value shlo_sum_windows(shlo *s, shlo_value x, const shlo_window *w, shlo_dims dims)
+{
+    shlo_value in[] = {x, shlo_number(s, x.type, 0, SHLO_SCALAR)}, out = {.type = x.type, .dims = dims};
+    shlo_begin(s, "reduce_window", in, 2, &out, 1);
+    shlo_print(s, " ");
+    shlo_print_region(s, "add", x.type);
+    shlo_print(s, " {window_dimensions = ");
+    shlo_print_array(s, w->size);
+    shlo_print(s, ", window_strides = ");
+    shlo_print_array(s, w->stride);
+    shlo_print(s, ", base_dilations = ");
+    shlo_print_array(s, w->spread);
+    shlo_print(s, ", padding = dense<[");
+    for (int i = 0; i < x.dims.n; i++)
+        shlo_print(s, "%s[%lld, %lld]", i ? ", " : "", (long long)w->before.at[i], (long long)w->after.at[i]);
+    shlo_print(s, "]> : tensor<%dx2xi64>}", x.dims.n);
+    shlo_end(s, in, 2, &out, 1);
+    return out;
 }
 
 /* ---- by index ---- */

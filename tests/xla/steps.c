@@ -105,6 +105,81 @@ static void whole_numbers_are_limited_at_one_end(void)
     CHECK(ls_finish(run) == 0);
 }
 
+/* The same on both devices, NaN included. */
+static void check_same(const char *what, ls_tensor *(*compute)(ls_run *run))
+{
+    float got[2][400];
+    int64_t n = 0;
+    const char *const devices[] = {XLA_DEVICE, "cpu"};
+    for (int i = 0; i < 2; i++) {
+        ls_run *run = ls_init(NULL, NULL, .device = devices[i]);
+        ls_tensor *y = ls_contiguous(compute(run));
+        n = ls_numel(y);
+        CHECK(n <= 400 && ls_read(y, got[i], (size_t)n * sizeof **got));
+        CHECK_MSG(ls_error(run) == LS_OK, "%s: %s", what, ls_error_message(run));
+        ls_finish(run);
+    }
+    for (int64_t k = 0; k < n; k++) {
+        float x = got[0][k], c = got[1][k];
+        bool same = x == c || (isnan(x) && isnan(c)) || fabsf(x - c) <= 1e-6f * fmaxf(1, fabsf(c));
+        CHECK_MSG(same, "%s: element %d is %g, on the CPU %g", what, (int)k, (double)x, (double)c);
+    }
+}
+
+/* [1,1,6,6], with a pixel that is infinite and one that is NaN */
+static ls_tensor *picture(ls_run *run)
+{
+    float x[36];
+    for (int i = 0; i < 36; i++) x[i] = (float)(i * i % 11);
+    x[8] = INFINITY;
+    x[29] = NAN;
+    return ls_from(run, LS_F32, LS_SHAPE(1, 1, 6, 6), x);
+}
+
+static ls_tensor *means(ls_run *run)
+{
+    return ls_avg_pool2d(picture(run), 3, .stride = 2, .padding = 1);
+}
+
+static ls_tensor *uneven_means(ls_run *run)
+{
+    return ls_adaptive_avg_pool2d(picture(run), 4, 4);
+}
+
+static ls_tensor *larger(ls_run *run)
+{
+    return ls_interpolate(picture(run), 9, 8, LS_INTERPOLATE_BILINEAR);
+}
+
+static ls_tensor *gradient_of_means(ls_run *run)
+{
+    ls_tensor *x = ls_set_requires_grad(ls_zeros(run, LS_F32, 1, 1, 12, 12), true);
+    ls_backward(run, ls_sum(ls_mul(ls_avg_pool2d(x, 2), picture(run))));
+    return ls_grad(x);
+}
+
+/* As in a mean of windows by a product of matrices it would not. */
+static void a_pixel_that_is_not_finite_stays_in_its_window(void)
+{
+    check_same("means", means);
+    check_same("uneven means", uneven_means);
+    check_same("larger", larger);
+    check_same("gradient of means", gradient_of_means);
+}
+
+static ls_tensor *maxima(ls_run *run)
+{
+    float a[] = {NAN, 1, -2, 3, NAN, INFINITY}, b[] = {1, NAN, -INFINITY, 2, NAN, 0};
+    ls_tensor *x = ls_from(run, LS_F32, LS_SHAPE(6), a), *y = ls_from(run, LS_F32, LS_SHAPE(6), b);
+    return ls_concat(0, ls_maximum(x, y), ls_minimum(x, y), ls_reshape(ls_max(x), 1), ls_reshape(ls_min(y), 1),
+                     ls_cast(ls_reshape(ls_argmax(y), 1), LS_F32));
+}
+
+static void maxima_of_nan_are_nan(void)
+{
+    check_same("maxima", maxima);
+}
+
 static ls_tensor *picked(ls_run *run, int which, ls_tensor *x, ls_tensor *index)
 {
     if (which == 0) return ls_embedding(x, index);
@@ -141,5 +216,7 @@ int main(void)
     CHECK_RUN(parts_of_a_tensor_are_written_and_read);
     CHECK_RUN(numbers_of_the_host_do_not_cut_a_step);
     CHECK_RUN(whole_numbers_are_limited_at_one_end);
+    CHECK_RUN(a_pixel_that_is_not_finite_stays_in_its_window);
+    CHECK_RUN(maxima_of_nan_are_nan);
     return check_done();
 }
