@@ -44,6 +44,7 @@
     LS_SETTING(USE_CPU, SWITCH, "0", "train on the CPU, even where there is a GPU or TPU")                             \
     LS_SETTING(SHARE_GPU, SWITCH, "0", "let processes of a host share GPUs, if there are more processes than GPUs")    \
     LS_SETTING(GPU_FILES, TEXT, "/dev/nvidiactl:/dev/dxg", "files that show there is a GPU; one of them is enough")    \
+    LS_SETTING(TPU_FILES, TEXT, "/dev/accel0:/dev/vfio", "files that show there may be a TPU; one of them is enough")  \
     LS_SETTING(TPU_FOLDER, TEXT, "/sys/bus/pci/devices", "folder where the system lists PCI devices: TPUs among them") \
     LS_SETTING(CUDA_BLOCKING, SWITCH, "0", "wait after every operator on a GPU, so that a failure names it")           \
     LS_SETTING(CUDA_TF32, SWITCH, "0", "let f32 products on a GPU round their inputs to 10 bits: faster")              \

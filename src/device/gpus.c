@@ -8,10 +8,9 @@
 #include "base/config.h"
 #include "base/library.h"
 
-/* Is there one of the files that a GPU's driver creates? */
-static bool has_driver_files(void)
+bool ls_driver_is_there(const char *files)
 {
-    for (const char *file = ls_config_text(LS_SETTING_GPU_FILES); *file;) {
+    for (const char *file = files; *file;) {
         char path[1024];
         size_t length = strcspn(file, ":");
         snprintf(path, sizeof path, "%.*s", (int)length, file);
@@ -23,6 +22,6 @@ static bool has_driver_files(void)
 
 int ls_gpus_count(ls_message *why)
 {
-    if (!has_driver_files() || !ls_library_installed(LS_GPU_PLUGIN)) return 0;
+    if (!ls_driver_is_there(ls_config_text(LS_SETTING_GPU_FILES)) || !ls_library_installed(LS_GPU_PLUGIN)) return 0;
     return ls_device_count(LS_GPU_PLUGIN, why);
 }

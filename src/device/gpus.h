@@ -12,6 +12,9 @@
  * but the plug-in cannot be loaded. Without hardware the plug-in is not loaded, which would take many milliseconds. */
 int ls_gpus_count(ls_message *why);
 
+/* Is there one of the files that a driver creates, "/dev/a:/dev/b"? */
+bool ls_driver_is_there(const char *files);
+
 /* How many of a plug-in's devices are usable; -1 and the reason if the plug-in cannot be loaded. */
 int ls_device_count(const char *plugin, ls_message *why);
 /* Device `index` of a plug-in in a line for people, which differs from those of the host's other devices: what its

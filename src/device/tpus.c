@@ -7,6 +7,7 @@
 
 #include "base/config.h"
 #include "base/library.h"
+#include "device/gpus.h"
 
 #define GOOGLE "0x1ae0" /* who also makes network cards */
 
@@ -41,7 +42,8 @@ int ls_tpus_count(const char **kind)
 {
     const char *folder = ls_config_text(LS_SETTING_TPU_FOLDER), *last = NULL;
     int count = 0;
-    DIR *list = ls_library_installed(LS_TPU_PLUGIN) ? opendir(folder) : NULL;
+    bool usable = ls_driver_is_there(ls_config_text(LS_SETTING_TPU_FILES)) && ls_library_installed(LS_TPU_PLUGIN);
+    DIR *list = usable ? opendir(folder) : NULL;
     for (struct dirent *entry; list && (entry = readdir(list));) {
         const char *found = entry->d_name[0] == '.' ? NULL : kind_of(folder, entry->d_name);
         if (found) last = found;

@@ -50,11 +50,11 @@ static int on_host(int chips, const char *settings, const char *command)
 {
     char line[4096];
     make_host(chips);
-    snprintf(
-        line, sizeof line,
-        "unset LOCKSTEP_USE_CPU; export LOCKSTEP_PLUGIN_PATH=%s LOCKSTEP_GPU_FILES=/nowhere LOCKSTEP_TPU_FOLDER=" PCI
-        " LOCKSTEP_HOME=/nowhere HF_HOME=/nowhere; %s %s; { %s; } 2>&1",
-        TPU_FOLDER, *settings ? "export" : ":", settings, command);
+    snprintf(line, sizeof line,
+             "unset LOCKSTEP_USE_CPU; export LOCKSTEP_PLUGIN_PATH=%s LOCKSTEP_GPU_FILES=/nowhere "
+             "LOCKSTEP_TPU_FILES=/dev/null LOCKSTEP_TPU_FOLDER=" PCI
+             " LOCKSTEP_HOME=/nowhere HF_HOME=/nowhere; %s %s; { %s; } 2>&1",
+             TPU_FOLDER, *settings ? "export" : ":", settings, command);
     FILE *pipe = popen(line, "r");
     size_t length = pipe ? fread(output, 1, sizeof output - 1, pipe) : 0;
     output[length] = '\0';
@@ -72,6 +72,8 @@ static void a_tpu_is_used_without_a_word(void)
     CHECK(on_host(4, "", WORKER " device") == 0);
     HAS("rank 0 of 1: xla:0 xla:0, sum 1\n");
     CHECK(on_host(0, "", WORKER " device") == 0);
+    CHECK_TEXT(output, "rank 0 of 1: cpu cpu, sum 1\n");
+    CHECK(on_host(4, "LOCKSTEP_TPU_FILES=/nowhere", WORKER " device") == 0);
     CHECK_TEXT(output, "rank 0 of 1: cpu cpu, sum 1\n");
     CHECK(on_host(4, "LOCKSTEP_USE_CPU=1", WORKER " device") == 0);
     HAS("rank 0 of 1: cpu cpu, sum 1\n");
