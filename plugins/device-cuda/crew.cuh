@@ -59,7 +59,7 @@ static inline bool line_needs_block(const cuda_device *d, int64_t lines, int64_t
 
 static inline unsigned blocks_of(const cuda_device *d, int64_t lines, bool by_block)
 {
-    return by_block ? grid_for(d, lines, 1) : grid_for(d, lines, 4);
+    return by_block ? cuda_blocks(d, lines, 1) : cuda_blocks(d, lines, 4);
 }
 
 #endif

@@ -67,7 +67,7 @@ __global__ void cross_entropy_rows(const T *x, const int64_t *target, typename w
     EACH_LINE(l)
     {
         int64_t at[ROW_OPERANDS];
-        places_find(l.begins, line, at);
+        walk_to(l.begins, line, at);
         W most = -(W)INFINITY, sum = 0;
         double weighted = 0;
         for (int64_t i = index; i < t.classes; i += size) {
@@ -121,7 +121,7 @@ __global__ void cross_entropy_grad_rows(const T *x, const int64_t *target, const
     EACH_LINE(l)
     {
         int64_t at[GRAD_OPERANDS];
-        places_find(l.begins, line, at);
+        walk_to(l.begins, line, at);
         int64_t wanted = target[at[GRAD_TARGET]];
         bool good = !(t.has_ignore && wanted == t.ignore) && (uint64_t)wanted < (uint64_t)t.classes;
         double upstream = (double)dloss[at[GRAD_DLOSS]] / (total ? (double)*total : 1.0);
@@ -147,7 +147,7 @@ __global__ void nll_rows(const T *logp, const int64_t *target, typename wide<T>:
     for (int64_t line = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; line < l.begins.count;
          line += (int64_t)gridDim.x * blockDim.x) {
         int64_t at[3];
-        places_find(l.begins, line, at);
+        walk_to(l.begins, line, at);
         int64_t wanted = target[at[1]];
         tally row = {0, 0};
         if (counts(t, wanted, fault)) {
@@ -167,7 +167,7 @@ __global__ void nll_grad_rows(const int64_t *target, const typename wide<T>::typ
     EACH_LINE(l)
     {
         int64_t at[3];
-        places_find(l.begins, line, at);
+        walk_to(l.begins, line, at);
         int64_t wanted = target[at[1]];
         bool good = !(t.has_ignore && wanted == t.ignore) && (uint64_t)wanted < (uint64_t)t.classes;
         double upstream = (double)dloss[at[2]] / (total ? (double)*total : 1.0);
@@ -184,7 +184,7 @@ template <int operands>
 static lines<operands> class_lines(const ls_operand *x, const ls_operand *const (&rest)[operands])
 {
     lines<operands> l = {};
-    l.begins = places_begin<operands>();
+    l.begins = cuda_walk_begin();
     int classes = x->ndim > 1 ? 1 : 0;
     for (int d = 0; d < x->ndim; d++) {
         if (d == classes) continue;
@@ -195,7 +195,7 @@ static lines<operands> class_lines(const ls_operand *x, const ls_operand *const 
             int at = whole ? d : d > classes ? d - 1 : d;
             stride[i] = o && at < o->ndim ? o->stride[at] : 0;
         }
-        places_add(&l.begins, x->dim[d], stride);
+        walk_add(&l.begins, x->dim[d], stride);
     }
     for (int i = 0; i < operands; i++) {
         bool whole = rest[i] && rest[i]->ndim == x->ndim && x->ndim > 0;
@@ -311,7 +311,7 @@ ls_status cuda_nll_loss(cuda_device *d, cudaStream_t stream, const ls_call *call
     CUDA_FLOATING(logp->dtype, why, {
         typedef typename wide<T>::type W;
         if (l.begins.count)
-            nll_rows<T><<<grid_for(d, l.begins.count, 256), 256, 0, stream>>>(
+            nll_rows<T><<<cuda_blocks(d, l.begins.count, 256), 256, 0, stream>>>(
                 (const T *)logp->data, target, per_row ? (W *)loss->data : NULL, l, t, tallies, cuda_fault_at(d, call));
         write_totals<W><<<1, 1024, 0, stream>>>(tallies, l.begins.count, !per_row, reduction == LS_REDUCE_MEAN,
                                                 (W *)loss->data, (W *)data_of(call->out[1]));

@@ -2,30 +2,30 @@
  * waits, and gives 0. */
 #include "index.cuh"
 
-/* y[p] = x[p, with index[p] along the indexed dimension]; places are those of y, x and index. */
+/* y[p] = x[p, with index[p] along the indexed dimension]; the walk is that of y, x and index. */
 template <typename T>
-__global__ void pick_elements(const T *x, index_source index, T *y, places<3> p, int64_t limit, int64_t pick_step,
+__global__ void pick_elements(const T *x, index_source index, T *y, cuda_walk p, int64_t limit, int64_t pick_step,
                               cuda_fault_site fault)
 {
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < p.count;
          i += (int64_t)gridDim.x * blockDim.x) {
         int64_t at[3];
-        places_find(p, i, at);
+        walk_to(p, i, at);
         int64_t picked = index_at(index, at[2]);
         bool good = fault_unless_index(fault, picked, limit);
         y[at[0]] = good ? x[at[1] + picked * pick_step] : T();
     }
 }
 
-/* Whole rows of `row` elements of 16 bytes, contiguous in x and y; places are those of rows. A warp takes a row. */
-__global__ void pick_rows(const uint4 *x, index_source index, uint4 *y, places<2> p, int64_t row, int64_t limit,
+/* Whole rows of `row` elements of 16 bytes, contiguous in x and y; the walk is over rows. A warp takes a row. */
+__global__ void pick_rows(const uint4 *x, index_source index, uint4 *y, cuda_walk p, int64_t row, int64_t limit,
                           int64_t pick_step, cuda_fault_site fault)
 {
     int lane = threadIdx.x % 32;
     int64_t warps = (int64_t)gridDim.x * (blockDim.x / 32);
     for (int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / 32; i < p.count; i += warps) {
         int64_t at[2];
-        places_find(p, i, at);
+        walk_to(p, i, at);
         int64_t picked = index_at(index, at[1]);
         bool good = fault_unless_index(fault, picked, limit);
         const uint4 *from = x + (good ? picked : 0) * pick_step;
@@ -33,13 +33,13 @@ __global__ void pick_rows(const uint4 *x, index_source index, uint4 *y, places<2
     }
 }
 
-static ls_status pick(cuda_device *d, cudaStream_t stream, const ls_call *call, const places<3> &p, int64_t limit,
+static ls_status pick(cuda_device *d, cudaStream_t stream, const ls_call *call, const cuda_walk &p, int64_t limit,
                       int64_t pick_step, ls_message *why)
 {
     if (p.count == 0) return LS_OK;
     const ls_operand *x = call->in[0], *y = call->out[0];
     cuda_fault_site fault = cuda_fault_at(d, call);
-    unsigned blocks = grid_for(d, p.count, 256);
+    unsigned blocks = cuda_blocks(d, p.count, 256);
 #define PICK(type)                                                                                                     \
     pick_elements<<<blocks, 256, 0, stream>>>((const type *)x->data, index_of(call->in[1]), (type *)y->data, p, limit, \
                                               pick_step, fault)
@@ -57,10 +57,10 @@ ls_status cuda_gather(cuda_device *d, cudaStream_t stream, const ls_call *call, 
 {
     const ls_operand *x = call->in[0], *index = call->in[1], *y = call->out[0];
     int dim = call->attrs.axis.dim;
-    places<3> p = places_begin<3>();
+    cuda_walk p = cuda_walk_begin();
     for (int i = 0; i < y->ndim; i++) {
         int64_t stride[3] = {y->stride[i], i == dim ? 0 : x->stride[i], index->stride[i]};
-        places_add(&p, y->dim[i], stride);
+        walk_add(&p, y->dim[i], stride);
     }
     return pick(d, stream, call, p, x->ndim ? x->dim[dim] : 1, x->ndim ? x->stride[dim] : 0, why);
 }
@@ -69,10 +69,10 @@ ls_status cuda_index_select(cuda_device *d, cudaStream_t stream, const ls_call *
 {
     const ls_operand *x = call->in[0], *index = call->in[1], *y = call->out[0];
     int dim = call->attrs.axis.dim;
-    places<3> p = places_begin<3>();
+    cuda_walk p = cuda_walk_begin();
     for (int i = 0; i < y->ndim; i++) {
         int64_t stride[3] = {y->stride[i], i == dim ? 0 : x->stride[i], i == dim ? index->stride[0] : 0};
-        places_add(&p, y->dim[i], stride);
+        walk_add(&p, y->dim[i], stride);
     }
     return pick(d, stream, call, p, x->dim[dim], x->stride[dim], why);
 }
@@ -93,23 +93,23 @@ ls_status cuda_embedding(cuda_device *d, cudaStream_t stream, const ls_call *cal
     int last = y->ndim - 1;
     int64_t per_quad = 16 / (int64_t)d->host->dtype_size(y->dtype);
     if (rows_in_quads(x, y, per_quad)) {
-        places<2> rows = places_begin<2>();
+        cuda_walk rows = cuda_walk_begin();
         for (int i = 0; i < last; i++) {
             int64_t stride[2] = {y->stride[i] / per_quad, index->stride[i]};
-            places_add(&rows, y->dim[i], stride);
+            walk_add(&rows, y->dim[i], stride);
         }
         if (rows.count == 0 || y->dim[last] == 0) return LS_OK;
-        pick_rows<<<grid_for(d, rows.count, 4), 128, 0, stream>>>(
+        pick_rows<<<cuda_blocks(d, rows.count, 4), 128, 0, stream>>>(
             (const uint4 *)x->data, index_of(index), (uint4 *)y->data, rows, y->dim[last] / per_quad, x->dim[0],
             x->stride[0] / per_quad, cuda_fault_at(d, call));
         return CUDA_LAUNCHED(why);
     }
-    places<3> p = places_begin<3>();
+    cuda_walk p = cuda_walk_begin();
     for (int i = 0; i < last; i++) {
         int64_t stride[3] = {y->stride[i], 0, index->stride[i]};
-        places_add(&p, y->dim[i], stride);
+        walk_add(&p, y->dim[i], stride);
     }
     int64_t stride[3] = {y->stride[last], x->stride[1], 0};
-    places_add(&p, y->dim[last], stride);
+    walk_add(&p, y->dim[last], stride);
     return pick(d, stream, call, p, x->dim[0], x->stride[0], why);
 }

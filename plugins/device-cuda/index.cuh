@@ -3,7 +3,8 @@
 #define LOCKSTEP_CUDA_INDEX_CUH
 
 #include "fault.h"
-#include "places.cuh"
+#include "number.cuh"
+#include "walk.cuh"
 
 /* Where an index tensor is: i64 or i32. */
 struct index_source {

@@ -2,11 +2,12 @@
 #ifndef LOCKSTEP_CUDA_LINES_CUH
 #define LOCKSTEP_CUDA_LINES_CUH
 
-#include "places.cuh"
+#include "number.cuh"
+#include "walk.cuh"
 
 /* Lines of several operands that are walked together: where each begins, and how far apart its elements are. */
 template <int operands> struct lines {
-    places<operands> begins;
+    cuda_walk begins;
     int64_t length[operands], step[operands];
 };
 
@@ -15,11 +16,11 @@ template <int operands> struct lines {
 template <int operands> static lines<operands> lines_along(const ls_operand *const (&x)[operands], int dim)
 {
     lines<operands> l = {};
-    l.begins = places_begin<operands>();
+    l.begins = cuda_walk_begin();
     for (int d = 0; d < x[0]->ndim; d++) {
         int64_t stride[operands];
         for (int i = 0; i < operands; i++) stride[i] = x[i] ? x[i]->stride[d] : 0;
-        if (d != dim) places_add(&l.begins, x[0]->dim[d], stride);
+        if (d != dim) walk_add(&l.begins, x[0]->dim[d], stride);
     }
     for (int i = 0; i < operands; i++) {
         bool scalar = !x[i] || x[i]->ndim == 0;

@@ -9,7 +9,7 @@ enum { X, T_, WEIGHT, POSITIVE, DLOSS, OUT, OPERANDS };
 struct pointwise {
     const void *in[OPERANDS]; /* NULL: absent */
     void *out;
-    places<OPERANDS> places;
+    cuda_walk walk;
     double beta;
     double scale;         /* of the gradient */
     const void *upstream; /* one gradient for all elements; NULL: DLOSS has one for each */
@@ -60,10 +60,10 @@ template <typename T, loss_kind kind> __global__ void pointwise_losses(pointwise
 {
     typedef typename wide<T>::type W;
     double sum = 0;
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < p.places.count;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < p.walk.count;
          i += (int64_t)gridDim.x * blockDim.x) {
         int64_t at[OPERANDS];
-        places_find(p.places, i, at);
+        walk_to(p.walk, i, at);
         W loss = loss_of<kind>(point_at<T, W>(p, at));
         if (p.out) ((W *)p.out)[at[OUT]] = loss;
         sum += (double)loss;
@@ -84,10 +84,10 @@ template <typename W> __global__ void write_sum(const double *sums, int count, d
 template <typename T, loss_kind kind> __global__ void pointwise_slopes(pointwise p)
 {
     typedef typename wide<T>::type W;
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < p.places.count;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < p.walk.count;
          i += (int64_t)gridDim.x * blockDim.x) {
         int64_t at[OPERANDS];
-        places_find(p.places, i, at);
+        walk_to(p.walk, i, at);
         W upstream = p.upstream ? *(const W *)p.upstream : ((const W *)p.in[DLOSS])[at[DLOSS]];
         W slope = slope_of<kind>(point_at<T, W>(p, at));
         ((T *)p.out)[at[OUT]] = as<T>((W)(upstream * p.scale) * slope);
@@ -99,12 +99,12 @@ template <typename T, loss_kind kind> __global__ void pointwise_slopes(pointwise
 static pointwise pointwise_of(const ls_operand *const (&operands)[OPERANDS], double beta)
 {
     pointwise p = {};
-    p.places = places_begin<OPERANDS>();
+    p.walk = cuda_walk_begin();
     const ls_operand *x = operands[X];
     for (int d = 0; d < x->ndim; d++) {
         int64_t stride[OPERANDS];
         for (int k = 0; k < OPERANDS; k++) stride[k] = operands[k] ? operands[k]->stride[d] : 0;
-        places_add(&p.places, x->dim[d], stride);
+        walk_add(&p.walk, x->dim[d], stride);
     }
     for (int k = 0; k < OUT; k++) p.in[k] = operands[k] ? operands[k]->data : NULL;
     p.out = operands[OUT] ? operands[OUT]->data : NULL;
@@ -121,11 +121,11 @@ static ls_status forward(cuda_device *d, cudaStream_t stream, const ls_call *cal
     const ls_operand *const operands[OPERANDS] = {
         x, call->in[1], kind == BCE ? call->in[2] : NULL, kind == BCE ? call->in[3] : NULL, NULL, each ? loss : NULL};
     pointwise p = pointwise_of(operands, call->attrs.loss.beta);
-    if (each && !p.places.count) return LS_OK;
-    unsigned blocks = grid_for(d, p.places.count, 256);
+    if (each && !p.walk.count) return LS_OK;
+    unsigned blocks = cuda_blocks(d, p.walk.count, 256);
     ls_workspace space = {};
     if (!each) CUDA_TRY(cuda_take(d, blocks * sizeof(double), &space, why));
-    double *sums = (double *)space.address, divisor = reduction == LS_REDUCE_MEAN ? (double)p.places.count : 1;
+    double *sums = (double *)space.address, divisor = reduction == LS_REDUCE_MEAN ? (double)p.walk.count : 1;
     CUDA_FLOATING(x->dtype, why, {
         typedef typename wide<T>::type W;
         pointwise_losses<T, kind><<<blocks, 256, 0, stream>>>(p, sums);
@@ -148,11 +148,11 @@ static ls_status backward(cuda_device *d, cudaStream_t stream, const ls_call *ca
                                                   each ? dloss : NULL,
                                                   call->out[0]};
     pointwise p = pointwise_of(operands, call->attrs.loss.beta);
-    if (!p.places.count) return LS_OK;
+    if (!p.walk.count) return LS_OK;
     p.upstream = each ? NULL : dloss->data;
-    p.scale = reduction == LS_REDUCE_MEAN ? 1 / (double)p.places.count : 1;
+    p.scale = reduction == LS_REDUCE_MEAN ? 1 / (double)p.walk.count : 1;
     CUDA_FLOATING(x->dtype, why,
-                  { pointwise_slopes<T, kind><<<grid_for(d, p.places.count, 256), 256, 0, stream>>>(p); })
+                  { pointwise_slopes<T, kind><<<cuda_blocks(d, p.walk.count, 256), 256, 0, stream>>>(p); })
     return CUDA_LAUNCHED(why);
 }
 

@@ -6,7 +6,8 @@
  * same in every run. Floating numbers are folded in f64, whole numbers in i64. */
 #include <math.h>
 
-#include "places.cuh"
+#include "number.cuh"
+#include "walk.cuh"
 
 /* ---- what is folded ---- */
 
@@ -138,16 +139,14 @@ template <typename F> __device__ __forceinline__ typename F::state fold_warp(typ
 
 /* ---- geometry ---- */
 
-typedef places<2> space; /* offsets in x, in y */
-
 struct reduction {
     const void *x;
     void *y;
     ls_dtype x_dtype, y_dtype;
     ls_opcode op;
     int32_t correction, accumulate;
-    int64_t elements; /* per output */
-    space kept, reduced;
+    int64_t elements;                    /* per output */
+    cuda_walk kept, reduced;             /* offsets in x, in y */
     int64_t columns, column_x, column_y; /* the innermost axis, if it is kept; columns = 0: it is reduced */
     int64_t parts, part_size;
     void *partial; /* states [outputs, parts], if there are several parts */
@@ -241,10 +240,10 @@ template <typename T, typename F> __global__ void fold_runs(reduction r, bool by
     for (; task < tasks; task += step) {
         int64_t output = task / r.parts, part = task % r.parts, at[2], in[2];
         int64_t end = (part + 1) * r.part_size < r.elements ? (part + 1) * r.part_size : r.elements;
-        places_find(r.kept, output, at);
+        walk_to(r.kept, output, at);
         state s = F::none();
         for (int64_t i = part * r.part_size + (by_warp ? lane : threadIdx.x); i < end; i += by_warp ? 32 : blockDim.x) {
-            places_find(r.reduced, i, in);
+            walk_to(r.reduced, i, in);
             F::take(s, source<T>::get(r, at[0] + in[0]));
         }
         s = fold_warp<F>(s);
@@ -274,11 +273,11 @@ template <typename T, typename F> __global__ void fold_columns(reduction r)
         int64_t chunk = task % chunks, part = task / chunks % r.parts, output = task / chunks / r.parts, at[2], in[2];
         int64_t column = chunk * COLUMN_LANES + threadIdx.x;
         int64_t end = (part + 1) * r.part_size < r.elements ? (part + 1) * r.part_size : r.elements;
-        places_find(r.kept, output, at);
+        walk_to(r.kept, output, at);
         state s = F::none();
         if (column < r.columns)
             for (int64_t i = part * r.part_size + threadIdx.y; i < end; i += COLUMN_ROWS) {
-                places_find(r.reduced, i, in);
+                walk_to(r.reduced, i, in);
                 F::take(s, source<T>::get(r, at[0] + in[0] + column * r.column_x));
             }
         __syncthreads();
@@ -301,7 +300,7 @@ template <typename F> __global__ void merge_parts(reduction r)
         state s = partial[0];
         for (int64_t part = 1; part < r.parts; part++) F::merge(s, partial[part]);
         int64_t at[2];
-        places_find(r.kept, i / columns, at);
+        walk_to(r.kept, i / columns, at);
         finish_state(r, at[1] + i % columns * r.column_y, s);
     }
 }
@@ -331,7 +330,7 @@ static void set_axes(reduction *r, const ls_operand *x, const ls_operand *y, uin
         for (; at > 0 && is_outer(&a, &axes[at - 1]); at--) axes[at] = axes[at - 1];
         axes[at] = a;
     }
-    r->kept = r->reduced = places_begin<2>();
+    r->kept = r->reduced = cuda_walk_begin();
     bool kept_inside = n && !axes[n - 1].reduced;
     if (kept_inside && axes[n - 1].size) {
         r->columns = axes[n - 1].size, r->column_x = axes[n - 1].x, r->column_y = axes[n - 1].y;
@@ -339,8 +338,8 @@ static void set_axes(reduction *r, const ls_operand *x, const ls_operand *y, uin
     }
     for (int d = 0; d < n; d++) {
         int64_t kept[2] = {axes[d].x, axes[d].y}, reduced[2] = {axes[d].x, 0};
-        if (axes[d].reduced) places_add(&r->reduced, axes[d].size, reduced);
-        else places_add(&r->kept, axes[d].size, kept);
+        if (axes[d].reduced) walk_add(&r->reduced, axes[d].size, reduced);
+        else walk_add(&r->kept, axes[d].size, kept);
     }
     r->elements = r->reduced.count;
 }
@@ -375,7 +374,7 @@ static ls_status launch(cuda_device *d, cudaStream_t stream, reduction *r, ls_me
         int64_t blocks = by_warp ? (tasks + 7) / 8 : tasks;
         fold_runs<T, F><<<(unsigned)(blocks < most ? blocks : most), 256, 0, stream>>>(*r, by_warp);
     }
-    if (r->parts > 1) merge_parts<F><<<grid_for(d, outputs, 128), 128, 0, stream>>>(*r);
+    if (r->parts > 1) merge_parts<F><<<cuda_blocks(d, outputs, 128), 128, 0, stream>>>(*r);
     cuda_give(d, space);
     return CUDA_LAUNCHED(why);
 }

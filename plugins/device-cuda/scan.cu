@@ -56,7 +56,7 @@ __global__ void find_extremes(const void *x, ls_dtype dtype, int64_t *y, lines<2
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
     for (int64_t line = blockIdx.x; line < l.begins.count; line += gridDim.x) {
         int64_t at[2];
-        places_find(l.begins, line, at);
+        walk_to(l.begins, line, at);
         found best = {0, 0, -1};
         for (int64_t i = threadIdx.x; i < l.length[0]; i += blockDim.x) {
             found f = element(x, dtype, at[0] + i * l.step[0], i, least);
@@ -84,7 +84,7 @@ static ls_status arg_extreme(cuda_device *d, cudaStream_t stream, const ls_call 
     lines<2> l = lines_along(operands, call->attrs.axis.dim);
     if (!l.begins.count) return LS_OK;
     if (!l.length[0]) return cuda_refuse(why, LS_ERR_VALUE, "the extreme of no elements is undefined");
-    find_extremes<<<grid_for(d, l.begins.count, 1), threads_for(l.length[0]), 0, stream>>>(
+    find_extremes<<<cuda_blocks(d, l.begins.count, 1), threads_for(l.length[0]), 0, stream>>>(
         call->in[0]->data, call->in[0]->dtype, (int64_t *)call->out[0]->data, l, least);
     return CUDA_LAUNCHED(why);
 }
@@ -120,7 +120,7 @@ __global__ void running_sums(const From *x, To *y, lines<2> l, bool from_end)
     int64_t n = l.length[0];
     for (int64_t line = blockIdx.x; line < l.begins.count; line += gridDim.x) {
         int64_t at[2];
-        places_find(l.begins, line, at);
+        walk_to(l.begins, line, at);
         W carried = 0;
         for (int64_t first = 0; first < n; first += blockDim.x) {
             int64_t i = first + threadIdx.x, place = from_end ? n - 1 - i : i;
@@ -143,7 +143,7 @@ ls_status cuda_cumsum(cuda_device *d, cudaStream_t stream, const ls_call *call, 
     const ls_operand *x = call->in[0], *y = call->out[0], *const operands[2] = {x, y};
     lines<2> l = lines_along(operands, call->attrs.axis.dim);
     bool from_end = call->attrs.axis.flag != 0;
-    unsigned blocks = grid_for(d, l.begins.count, 1), threads = threads_for(l.length[0]);
+    unsigned blocks = cuda_blocks(d, l.begins.count, 1), threads = threads_for(l.length[0]);
     if (!l.begins.count || !l.length[0]) return LS_OK;
 #define SUMS(from, to, w)                                                                                              \
     running_sums<from, to, w><<<blocks, threads, 0, stream>>>((const from *)x->data, (to *)y->data, l, from_end)

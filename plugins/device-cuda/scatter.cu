@@ -38,7 +38,7 @@ struct slice_adding {
     ls_dtype src_dtype;
     void *y;
     int64_t src_step, y_step; /* between slices */
-    places<2> columns;        /* positions within a slice: offsets in y, in src */
+    cuda_walk columns;        /* positions within a slice: offsets in y, in src */
     const uint64_t *row;      /* [k] ascending; `limit` and above: skipped */
     const uint32_t *slice;    /* [k] */
     int64_t k, limit, chunks;
@@ -76,7 +76,7 @@ template <typename Y, typename W> __global__ void add_chunks(slice_adding a)
 {
     int64_t column = (int64_t)blockIdx.y * blockDim.x + threadIdx.x, chunk = blockIdx.x, at[2];
     if (column >= a.columns.count) return;
-    places_find(a.columns, column, at);
+    walk_to(a.columns, column, at);
     int64_t first = chunk * CHUNK, end = first + CHUNK < a.k ? first + CHUNK : a.k;
     bool goes_on = chunk > 0 && a.row[first - 1] == a.row[first];
     W sum = 0;
@@ -104,7 +104,7 @@ template <typename Y, typename W> __global__ void add_pieces(slice_adding a)
     bool begins_here =
         a.row[next - 1] == row && (chunk == 0 || a.row[chunk * CHUNK] != row || a.row[chunk * CHUNK - 1] != row);
     if (!begins_here || row >= (uint64_t)a.limit) return;
-    places_find(a.columns, column, at);
+    walk_to(a.columns, column, at);
     W sum = ((const W *)a.tail)[chunk * a.columns.count + column];
     for (int64_t c = chunk + 1; c * CHUNK < a.k && a.row[c * CHUNK] == row; c++)
         sum += ((const W *)a.head)[c * a.columns.count + column];
@@ -144,10 +144,10 @@ ls_status cuda_index_add(cuda_device *d, cudaStream_t stream, const ls_call *cal
     slice_adding a = {};
     a.src = src->data, a.src_dtype = src->dtype, a.y = y->data;
     a.src_step = src->stride[dim], a.y_step = y->stride[dim];
-    a.columns = places_begin<2>();
+    a.columns = cuda_walk_begin();
     for (int i = 0; i < y->ndim; i++) {
         int64_t stride[2] = {y->stride[i], src->stride[i]};
-        if (i != dim) places_add(&a.columns, y->dim[i], stride);
+        if (i != dim) walk_add(&a.columns, y->dim[i], stride);
     }
     a.k = index->dim[0], a.limit = y->dim[dim];
     a.chunks = (a.k + CHUNK - 1) / CHUNK;
@@ -155,9 +155,9 @@ ls_status cuda_index_add(cuda_device *d, cudaStream_t stream, const ls_call *cal
     if ((a.columns.count + 127) / 128 > 65535) return cuda_on_host(d, stream, call, why);
     cuda_order order;
     CUDA_TRY(cuda_order_begin(d, 1, a.k, &order, why));
-    write_rows<<<grid_for(d, a.k, 256), 256, 0, stream>>>(index_of(index), index->stride[0], a.k, a.limit,
-                                                          call->attrs.axis.flag != 0, call->attrs.axis.k, order.key[0],
-                                                          order.index[0], cuda_fault_at(d, call));
+    write_rows<<<cuda_blocks(d, a.k, 256), 256, 0, stream>>>(index_of(index), index->stride[0], a.k, a.limit,
+                                                             call->attrs.axis.flag != 0, call->attrs.axis.k,
+                                                             order.key[0], order.index[0], cuda_fault_at(d, call));
     ls_status status = cuda_order_run(d, stream, &order, bits_for(a.limit), why);
     a.row = order.key[order.at], a.slice = order.index[order.at];
     if (!status) switch (y->dtype) {
@@ -179,7 +179,7 @@ struct element_adding {
     const void *src;
     void *y;
     index_source index;
-    places<4> places; /* of index: offsets in index, src, y, and the number of the element of y, both for index 0 */
+    cuda_walk walk; /* of index: offsets in index, src, y, and the number of the element of y, both for index 0 */
     int64_t y_step, number_step; /* along the indexed dimension */
     int64_t limit, skipped;      /* skipped: the number that sorts behind all */
     uint64_t *number;            /* [k] of elements of y */
@@ -188,10 +188,10 @@ struct element_adding {
 
 __global__ void write_numbers(element_adding a, cuda_fault_site fault)
 {
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < a.places.count;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < a.walk.count;
          i += (int64_t)gridDim.x * blockDim.x) {
         int64_t at[4];
-        places_find(a.places, i, at);
+        walk_to(a.walk, i, at);
         int64_t picked = index_at(a.index, at[0]);
         bool good = fault_unless_index(fault, picked, a.limit);
         a.number[i] = (uint64_t)(good ? at[3] + picked * a.number_step : a.skipped);
@@ -203,16 +203,16 @@ __global__ void write_numbers(element_adding a, cuda_fault_site fault)
 template <typename T, bool either> __global__ void add_elements(element_adding a)
 {
     typedef typename sums<T>::type W;
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < a.places.count;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < a.walk.count;
          i += (int64_t)gridDim.x * blockDim.x) {
         uint64_t number = a.number[i];
         if (number == (uint64_t)a.skipped || (i > 0 && a.number[i - 1] == number)) continue;
         int64_t at[4];
-        places_find(a.places, a.position[i], at);
+        walk_to(a.walk, a.position[i], at);
         T *y = (T *)a.y + at[2] + index_at(a.index, at[0]) * a.y_step;
         W sum = as<W>(*y);
-        for (int64_t j = i; j < a.places.count && a.number[j] == number; j++) {
-            places_find(a.places, a.position[j], at);
+        for (int64_t j = i; j < a.walk.count && a.number[j] == number; j++) {
+            walk_to(a.walk, a.position[j], at);
             W more = as<W>(((const T *)a.src)[at[1]]);
             sum = either ? (W)(sum != 0 || more != 0) : (W)(sum + more);
         }
@@ -231,19 +231,19 @@ ls_status cuda_scatter_add(cuda_device *d, cudaStream_t stream, const ls_call *c
     a.src = src->data, a.y = y->data, a.index = index_of(index);
     a.limit = y->ndim ? y->dim[dim] : 1;
     a.skipped = cuda_numel(y);
-    a.places = places_begin<4>();
+    a.walk = cuda_walk_begin();
     ls_operand numbers = cuda_dense(NULL, LS_I64, y->ndim, y->dim);
     for (int i = 0; i < y->ndim; i++) {
         bool here = i == dim;
         int64_t stride[4] = {index->stride[i], src->stride[i], here ? 0 : y->stride[i], here ? 0 : numbers.stride[i]};
-        places_add(&a.places, index->dim[i], stride);
+        walk_add(&a.walk, index->dim[i], stride);
     }
     if (y->ndim) a.y_step = y->stride[dim], a.number_step = numbers.stride[dim];
-    if (a.places.count == 0) return LS_OK;
+    if (a.walk.count == 0) return LS_OK;
     cuda_order order;
-    CUDA_TRY(cuda_order_begin(d, 1, a.places.count, &order, why));
+    CUDA_TRY(cuda_order_begin(d, 1, a.walk.count, &order, why));
     a.number = order.key[0], a.position = order.index[0];
-    unsigned blocks = grid_for(d, a.places.count, 256);
+    unsigned blocks = cuda_blocks(d, a.walk.count, 256);
     write_numbers<<<blocks, 256, 0, stream>>>(a, cuda_fault_at(d, call));
     ls_status status = cuda_order_run(d, stream, &order, bits_for(a.skipped), why);
     a.number = order.key[order.at], a.position = order.index[order.at];

@@ -9,7 +9,7 @@ template <typename T, bool by_block, bool logs> __global__ void softmax_lines(co
     EACH_LINE(l)
     {
         int64_t at[2], n = l.length[0];
-        places_find(l.begins, line, at);
+        walk_to(l.begins, line, at);
         W most = -(W)INFINITY, sum = 0;
         for (int64_t i = index; i < n; i += size) {
             W v = as<W>(x[at[0] + i * l.step[0]]);
@@ -34,7 +34,7 @@ __global__ void softmax_grad_lines(const T *dy, const T *y, T *dx, lines<3> l)
     EACH_LINE(l)
     {
         int64_t at[3], n = l.length[0];
-        places_find(l.begins, line, at);
+        walk_to(l.begins, line, at);
         W sum = 0;
         for (int64_t i = index; i < n; i += size) {
             W g = as<W>(dy[at[0] + i * l.step[0]]);

@@ -51,7 +51,7 @@ __global__ void write_keys(const void *x, ls_dtype dtype, lines<3> l, uint64_t f
     int64_t n = l.begins.count * l.length[0];
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x) {
         int64_t line = i / l.length[0], place = i % l.length[0], at[3];
-        places_find(l.begins, line, at);
+        walk_to(l.begins, line, at);
         key[i] = key_at(x, dtype, at[0] + place * l.step[0]) ^ flip;
         index[i] = (uint32_t)place;
     }
@@ -64,7 +64,7 @@ __global__ void write_sorted(const T *x, T *values, int64_t *indices, lines<3> l
     int64_t n = l.begins.count * l.length[1];
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x) {
         int64_t line = i / l.length[1], place = i % l.length[1], at[3];
-        places_find(l.begins, line, at);
+        walk_to(l.begins, line, at);
         int64_t from = index[line * l.length[0] + place];
         values[at[1] + place * l.step[1]] = x[at[0] + from * l.step[0]];
         indices[at[2] + place * l.step[2]] = from;
@@ -76,7 +76,7 @@ static ls_status write_result(cuda_device *d, cudaStream_t stream, const ls_call
 {
     const ls_operand *x = call->in[0], *values = call->out[0];
     int64_t *indices = (int64_t *)call->out[1]->data;
-    unsigned blocks = grid_for(d, l.begins.count * l.length[1], 256);
+    unsigned blocks = cuda_blocks(d, l.begins.count * l.length[1], 256);
 #define WRITE(type)                                                                                                    \
     write_sorted<<<blocks, 256, 0, stream>>>((const type *)x->data, (type *)values->data, indices, l, index)
     switch (d->host->dtype_size(x->dtype)) {
@@ -98,8 +98,8 @@ static ls_status order_along(cuda_device *d, cudaStream_t stream, const ls_call 
     uint64_t flip = !call->attrs.axis.flag ? 0 : bits == 64 ? UINT64_MAX : (1ull << bits) - 1;
     cuda_order order;
     CUDA_TRY(cuda_order_begin(d, l.begins.count, l.length[0], &order, why));
-    write_keys<<<grid_for(d, l.begins.count * l.length[0], 256), 256, 0, stream>>>(x->data, x->dtype, l, flip,
-                                                                                   order.key[0], order.index[0]);
+    write_keys<<<cuda_blocks(d, l.begins.count * l.length[0], 256), 256, 0, stream>>>(x->data, x->dtype, l, flip,
+                                                                                      order.key[0], order.index[0]);
     ls_status status = cuda_order_run(d, stream, &order, bits, why);
     if (!status) status = write_result(d, stream, call, l, order.index[order.at], why);
     cuda_order_end(d, &order);

@@ -1,77 +1,78 @@
 /* walk.c - reduce the shapes and strides of several operands to what a kernel needs. */
 #include "walk.h"
 
-/* Dimensions of more than one element; operands of fewer dimensions are aligned at the last one. */
-static void take_dims(cuda_walk *w, const ls_operand *const *operand, int count)
-{
-    const ls_operand *shape = operand[0];
-    for (int d = 0; d < shape->ndim; d++) {
-        w->count *= shape->dim[d];
-        if (shape->dim[d] == 1) continue;
-        w->dim[w->ndim] = shape->dim[d];
-        for (int i = 0; i < count; i++) {
-            const ls_operand *o = operand[i];
-            int own = d - (shape->ndim - o->ndim);
-            w->stride[i][w->ndim] = own < 0 || o->dim[own] == 1 ? 0 : o->stride[own];
-        }
-        w->ndim++;
-    }
-}
-
-static void swap(int64_t *a, int64_t *b)
-{
-    int64_t kept = *a;
-    *a = *b;
-    *b = kept;
-}
-
-/* Largest stride of the first operand first: channels-last memory becomes contiguous. */
-static void sort_dims(cuda_walk *w, int count)
-{
-    for (int end = 1; end < w->ndim; end++)
-        for (int d = end; d > 0 && w->stride[0][d] > w->stride[0][d - 1]; d--) {
-            swap(&w->dim[d], &w->dim[d - 1]);
-            for (int i = 0; i < count; i++) swap(&w->stride[i][d], &w->stride[i][d - 1]);
-        }
-}
-
-static void merge_dims(cuda_walk *w, int count)
-{
-    int last = 0; /* dimensions 0 .. last are done */
-    for (int d = 1; d < w->ndim; d++) {
-        bool alike = true;
-        for (int i = 0; i < count && alike; i++) alike = w->stride[i][last] == w->stride[i][d] * w->dim[d];
-        if (alike) w->dim[last] *= w->dim[d];
-        else w->dim[++last] = w->dim[d];
-        for (int i = 0; i < count; i++) w->stride[i][last] = w->stride[i][d];
-    }
-    w->ndim = last + 1;
-}
-
 /* n / dim = (high word of n * multiplier + n) >> shift, for n below 2^31. */
+static void set_divisor(cuda_walk *w, int d)
+{
+    uint64_t dim = (uint64_t)w->dim[d];
+    if (dim == 0 || dim > UINT64_C(1) << 31) return;                        /* nothing is divided by it */
+    uint32_t shift = dim > 1 ? 64 - (uint32_t)__builtin_clzll(dim - 1) : 0; /* 2^shift >= dim */
+    w->shift[d] = shift;
+    w->multiplier[d] = (uint32_t)((UINT64_C(1) << 32) * ((UINT64_C(1) << shift) - dim) / dim + 1);
+}
+
 void cuda_walk_prepare(cuda_walk *w)
 {
     w->is_narrow = w->count < INT64_C(1) << 31;
-    for (int d = 0; w->is_narrow && d < w->ndim; d++) {
-        uint64_t dim = (uint64_t)w->dim[d];
-        uint32_t shift = 0;
-        while (UINT64_C(1) << shift < dim) shift++;
-        w->shift[d] = shift;
-        w->multiplier[d] = (uint32_t)((UINT64_C(1) << 32) * ((UINT64_C(1) << shift) - dim) / dim + 1);
-    }
+    for (int d = 0; d < w->ndim; d++) set_divisor(w, d);
 }
 
+cuda_walk cuda_walk_begin(void)
+{
+    return (cuda_walk){.count = 1, .ndim = 1, .is_narrow = 1, .dim = {1}, .multiplier = {1}};
+}
+
+/* Returns the dimension that changed; its divisor is to be set. */
+static int add(cuda_walk *w, int64_t size, const int64_t *stride, int operands)
+{
+    int last = w->ndim - 1;
+    bool is_first = last == 0 && w->dim[0] == 1, continues = !is_first;
+    w->count *= size;
+    if (size == 1) return last;
+    for (int i = 0; continues && i < operands; i++) continues = w->stride[i][last] == size * stride[i];
+    if (continues) w->dim[last] *= size;
+    else w->dim[last = is_first ? 0 : w->ndim++] = size;
+    for (int i = 0; i < operands; i++) w->stride[i][last] = stride[i];
+    return last;
+}
+
+void cuda_walk_add(cuda_walk *w, int64_t size, const int64_t *stride, int operands)
+{
+    set_divisor(w, add(w, size, stride, operands));
+    w->is_narrow = w->count < INT64_C(1) << 31;
+}
+
+/* ---- of operands ---- */
+
+/* The dimensions of more than one element, outermost first; returns how many. Unless they are to be in order: largest
+ * stride of the operand first, so that channels-last memory is contiguous. */
+static int order_dims(const ls_operand *x, bool in_order, int order[LS_MAX_DIMS])
+{
+    int n = 0;
+    for (int d = 0; d < x->ndim; d++) {
+        if (x->dim[d] == 1) continue;
+        int at = n++;
+        for (; !in_order && at > 0 && x->stride[d] > x->stride[order[at - 1]]; at--) order[at] = order[at - 1];
+        order[at] = d;
+    }
+    return n;
+}
+
+/* Operands of fewer dimensions are aligned at the last one. */
 cuda_walk cuda_walk_of(const ls_operand *const *operand, int count, bool in_order)
 {
-    cuda_walk w = {.count = 1};
-    take_dims(&w, operand, count);
-    if (w.count == 0) return (cuda_walk){.ndim = 1};
-    if (w.ndim == 0) { /* a single element */
-        w.ndim = 1;
-        w.dim[0] = 1;
+    const ls_operand *shape = operand[0];
+    int order[LS_MAX_DIMS], n = order_dims(shape, in_order, order);
+    cuda_walk w = cuda_walk_begin();
+    for (int k = 0; k < n; k++) {
+        int64_t stride[CUDA_WALK_OPERANDS];
+        for (int i = 0; i < count; i++) {
+            const ls_operand *o = operand[i];
+            int own = order[k] - (shape->ndim - o->ndim);
+            stride[i] = own < 0 || o->dim[own] == 1 ? 0 : o->stride[own];
+        }
+        add(&w, shape->dim[order[k]], stride, count);
     }
-    if (!in_order) sort_dims(&w, count);
-    merge_dims(&w, count);
     cuda_walk_prepare(&w);
     return w;
 }

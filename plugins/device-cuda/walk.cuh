@@ -27,6 +27,13 @@ template <int N> static __device__ __forceinline__ void walk_to(const cuda_walk 
     }
 }
 
+/* cuda_walk_add() with a stride for each of N operands. */
+template <int N> static inline void walk_add(cuda_walk *walk, int64_t size, const int64_t (&stride)[N])
+{
+    static_assert(N <= CUDA_WALK_OPERANDS, "a walk has fewer operands");
+    cuda_walk_add(walk, size, stride, N);
+}
+
 /* Loop over those of the indices [0, n) that belong to this thread. */
 #define CUDA_EACH(i, n)                                                                                                \
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < (n); i += (int64_t)gridDim.x * blockDim.x)

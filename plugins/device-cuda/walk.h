@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-enum { CUDA_WALK_OPERANDS = 4 };
+enum { CUDA_WALK_OPERANDS = 6 };
 
 typedef struct cuda_walk {
     int64_t count;     /* number of elements */
@@ -24,6 +24,11 @@ typedef struct cuda_walk {
 /* Operands broadcast to the shape of the first. in_order: element i is the i-th in row-major order; else dimensions are
  * sorted by the memory order of the first operand. */
 cuda_walk cuda_walk_of(const ls_operand *const *operand, int count, bool in_order);
+
+/* Built by hand: a walk over one element, at offset 0 of every operand; then dimensions are added, outermost first. One
+ * of size 1 is left out, and one that continues the last in every operand is merged with it. */
+cuda_walk cuda_walk_begin(void);
+void cuda_walk_add(cuda_walk *walk, int64_t size, const int64_t *stride, int operands);
 
 /* Call after changing count or dim. */
 void cuda_walk_prepare(cuda_walk *walk);
@@ -39,11 +44,12 @@ static inline bool cuda_aligned(const void *address, size_t bytes)
     return (uintptr_t)address % bytes == 0;
 }
 
-/* Number of blocks for so many threads of work, limited to what the device can hold: kernels loop over the rest. */
+/* Number of blocks for so many threads of work, one at least, limited to what the device can hold: kernels loop over
+ * the rest. */
 static inline unsigned cuda_blocks(const cuda_device *d, int64_t threads, int block)
 {
     int64_t wanted = (threads + block - 1) / block, most = (int64_t)d->processors * (2048 / block) * 4;
-    return (unsigned)(wanted < most ? wanted : most);
+    return (unsigned)(wanted < 1 ? 1 : wanted < most ? wanted : most);
 }
 
 /* The type that two types are computed in: include/lockstep/base.h, LS_DTYPE_LIST. */

@@ -101,6 +101,26 @@ static void memory_in_one_piece_has_one_dimension(void)
     CHECK(cuda_walk_of((const ls_operand *[]){&none}, 1, false).count == 0);
 }
 
+static void dimensions_can_be_added_by_hand(void)
+{
+    for (int trial = 0; trial < 1000; trial++) {
+        int64_t dim[LS_MAX_DIMS];
+        int ndim = (int)below(6);
+        for (int d = 0; d < ndim; d++) dim[d] = below(5);
+        ls_operand a = some_operand(ndim, dim), b = some_operand(ndim, dim);
+        cuda_walk built = cuda_walk_begin(), given = cuda_walk_of((const ls_operand *[]){&a, &b}, 2, true);
+        for (int d = 0; d < ndim; d++)
+            cuda_walk_add(&built, dim[d], (int64_t[]){a.stride[d], dim[d] == 1 ? 7 : b.stride[d]}, 2);
+        CHECK(built.count == given.count && built.ndim == given.ndim);
+        for (int64_t i = 0; i < built.count; i++) {
+            int64_t at[2], same[2];
+            walk_to(&built, i, 2, at);
+            walk_to(&given, i, 2, same);
+            CHECK(at[0] == same[0] && at[1] == same[1]);
+        }
+    }
+}
+
 static void large_indices_are_divided_exactly(void)
 {
     for (int trial = 0; trial < 200000; trial++) {
@@ -127,6 +147,7 @@ int main(int argc, char **argv)
     if (argc > 1) check_filter = argv[1];
     CHECK_RUN(elements_are_where_strides_say);
     CHECK_RUN(memory_in_one_piece_has_one_dimension);
+    CHECK_RUN(dimensions_can_be_added_by_hand);
     CHECK_RUN(large_indices_are_divided_exactly);
     CHECK_RUN(types_are_promoted_as_in_the_library);
     return check_done();
