@@ -3,6 +3,13 @@
 #include "map.cuh"
 #include "whole.cuh"
 
+/* As Python's %: the sign of y. fmod() is exact. */
+template <typename R> static __device__ __forceinline__ R remainder_of(R x, R y)
+{
+    R r = fmod(x, y);
+    return r != 0 && (r < 0) != (y < 0) ? r + y : r;
+}
+
 /* clang-format off */
 MAP_REAL(add,         x + y)
 MAP_REAL(sub,         x - y)
@@ -11,6 +18,7 @@ MAP_REAL(div,         x / y)
 MAP_REAL(pow,         ::pow(x, y))
 MAP_REAL(maximum,     x > y || x != x ? x : y)
 MAP_REAL(minimum,     x < y || x != x ? x : y)
+MAP_REAL(remainder,   remainder_of(x, y))
 MAP_REAL(eq,          x == y)
 MAP_REAL(ne,          x != y)
 MAP_REAL(lt,          x < y)
@@ -26,6 +34,7 @@ MAP_WHOLE(mul,         whole_multiply(x, y))
 MAP_WHOLE(pow,         whole_power(x, y))
 MAP_WHOLE(maximum,     x > y ? x : y)
 MAP_WHOLE(minimum,     x < y ? x : y)
+MAP_WHOLE(remainder,   whole_remainder(x, y))
 MAP_WHOLE(eq,          x == y)
 MAP_WHOLE(ne,          x != y)
 MAP_WHOLE(lt,          x < y)
@@ -43,6 +52,7 @@ MAP_FLOAT(div, 2, false)
 MAP_ALL(pow, 2, false)
 MAP_ALL(maximum, 2, false)
 MAP_ALL(minimum, 2, false)
+MAP_ALL(remainder, 2, false)
 MAP_ALL(eq, 2, true)
 MAP_ALL(ne, 2, true)
 MAP_ALL(lt, 2, true)
@@ -58,6 +68,7 @@ MAP_OPERATOR(div, 0, 0)
 MAP_OPERATOR(pow, 0, 0)
 MAP_OPERATOR(maximum, 0, 0)
 MAP_OPERATOR(minimum, 0, 0)
+MAP_OPERATOR(remainder, 0, 0)
 MAP_OPERATOR(eq, 0, 0)
 MAP_OPERATOR(ne, 0, 0)
 MAP_OPERATOR(lt, 0, 0)

@@ -1,7 +1,7 @@
-/* scatter.cu - elements and slices added at positions given by an index tensor.
+/* scatter.cu - elements and slices added, or elements replaced, at positions given by an index tensor.
  *
- * Indices are sorted first, which brings together what is added to one place, in its original order: sums need no
- * atomics and are the same in every run. An index out of range is reported when the host next waits, and skipped. */
+ * Indices are sorted first, which brings together what goes to one place, in its original order: no atomics are needed,
+ * and results are the same in every run. An index out of range is reported when the host next waits, and skipped. */
 #include "index.cuh"
 #include "order.h"
 
@@ -175,7 +175,7 @@ ls_status cuda_index_add(cuda_device *d, cudaStream_t stream, const ls_call *cal
 
 /* ---- elements ---- */
 
-struct element_adding {
+struct element_job {
     const void *src;
     void *y;
     index_source index;
@@ -186,10 +186,10 @@ struct element_adding {
     uint32_t *position;          /* [k] */
 };
 
-__global__ void write_numbers(element_adding a, cuda_fault_site fault)
+__global__ void write_numbers(element_job a, cuda_fault_site fault)
 {
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < a.walk.count;
-         i += (int64_t)gridDim.x * blockDim.x) {
+    CUDA_EACH(i, a.walk.count)
+    {
         int64_t at[4];
         walk_to(a.walk, i, at);
         int64_t picked = index_at(a.index, at[0]);
@@ -200,11 +200,11 @@ __global__ void write_numbers(element_adding a, cuda_fault_site fault)
 }
 
 /* The thread of the first entry of an element adds up all of them. */
-template <typename T, bool either> __global__ void add_elements(element_adding a)
+template <typename T, bool either> __global__ void add_elements(element_job a)
 {
     typedef typename sums<T>::type W;
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < a.walk.count;
-         i += (int64_t)gridDim.x * blockDim.x) {
+    CUDA_EACH(i, a.walk.count)
+    {
         uint64_t number = a.number[i];
         if (number == (uint64_t)a.skipped || (i > 0 && a.number[i - 1] == number)) continue;
         int64_t at[4];
@@ -220,14 +220,53 @@ template <typename T, bool either> __global__ void add_elements(element_adding a
     }
 }
 
-ls_status cuda_scatter_add(cuda_device *d, cudaStream_t stream, const ls_call *call, ls_message *why)
+/* The last entry of an element counts. T: any type of the same size. */
+template <typename T> __global__ void replace_elements(element_job a)
 {
-    const ls_operand *x = call->in[0], *index = call->in[1], *src = call->in[2], *y = call->out[0];
+    CUDA_EACH(i, a.walk.count)
+    {
+        uint64_t number = a.number[i];
+        if (number == (uint64_t)a.skipped || (i + 1 < a.walk.count && a.number[i + 1] == number)) continue;
+        int64_t at[4];
+        walk_to(a.walk, a.position[i], at);
+        ((T *)a.y)[at[2] + index_at(a.index, at[0]) * a.y_step] = ((const T *)a.src)[at[1]];
+    }
+}
+
+typedef void element_launch(const cuda_device *d, cudaStream_t stream, ls_dtype dtype, const element_job &a);
+
+static void launch_adding(const cuda_device *d, cudaStream_t stream, ls_dtype dtype, const element_job &a)
+{
+    unsigned blocks = cuda_blocks(d, a.walk.count, 256);
+    switch (dtype) {
+    case LS_F32: add_elements<float, false><<<blocks, 256, 0, stream>>>(a); break;
+    case LS_F64: add_elements<double, false><<<blocks, 256, 0, stream>>>(a); break;
+    case LS_F16: add_elements<f16, false><<<blocks, 256, 0, stream>>>(a); break;
+    case LS_BF16: add_elements<bf16, false><<<blocks, 256, 0, stream>>>(a); break;
+    case LS_I64: add_elements<int64_t, false><<<blocks, 256, 0, stream>>>(a); break;
+    case LS_I32: add_elements<int32_t, false><<<blocks, 256, 0, stream>>>(a); break;
+    case LS_I8: add_elements<int8_t, false><<<blocks, 256, 0, stream>>>(a); break;
+    case LS_U8: add_elements<uint8_t, false><<<blocks, 256, 0, stream>>>(a); break;
+    default: add_elements<uint8_t, true><<<blocks, 256, 0, stream>>>(a); break;
+    }
+}
+
+static void launch_replacing(const cuda_device *d, cudaStream_t stream, ls_dtype dtype, const element_job &a)
+{
+    unsigned blocks = cuda_blocks(d, a.walk.count, 256);
+    switch (d->host->dtype_size(dtype)) {
+    case 1: replace_elements<uint8_t><<<blocks, 256, 0, stream>>>(a); break;
+    case 2: replace_elements<uint16_t><<<blocks, 256, 0, stream>>>(a); break;
+    case 4: replace_elements<uint32_t><<<blocks, 256, 0, stream>>>(a); break;
+    default: replace_elements<uint64_t><<<blocks, 256, 0, stream>>>(a); break;
+    }
+}
+
+static element_job job_of(const ls_call *call)
+{
+    const ls_operand *index = call->in[1], *src = call->in[2], *y = call->out[0];
     int dim = call->attrs.axis.dim;
-    ls_call copy = {};
-    copy.op = LS_OP_copy, copy.n_in = copy.n_out = 1, copy.in[0] = x, copy.out[0] = y, copy.site = call->site;
-    if (y->data != x->data) CUDA_TRY(cuda_run(d, stream, &copy, why));
-    element_adding a = {};
+    element_job a = {};
     a.src = src->data, a.y = y->data, a.index = index_of(index);
     a.limit = y->ndim ? y->dim[dim] : 1;
     a.skipped = cuda_numel(y);
@@ -239,25 +278,34 @@ ls_status cuda_scatter_add(cuda_device *d, cudaStream_t stream, const ls_call *c
         walk_add(&a.walk, index->dim[i], stride);
     }
     if (y->ndim) a.y_step = y->stride[dim], a.number_step = numbers.stride[dim];
+    return a;
+}
+
+/* y = x, then the elements of src go to their places. */
+static ls_status scatter(cuda_device *d, cudaStream_t stream, const ls_call *call, element_launch *launch,
+                         ls_message *why)
+{
+    const ls_operand *x = call->in[0], *y = call->out[0];
+    if (y->data != x->data) CUDA_TRY(cuda_convert(d, stream, x, y, why));
+    element_job a = job_of(call);
     if (a.walk.count == 0) return LS_OK;
     cuda_order order;
     CUDA_TRY(cuda_order_begin(d, 1, a.walk.count, &order, why));
     a.number = order.key[0], a.position = order.index[0];
-    unsigned blocks = cuda_blocks(d, a.walk.count, 256);
-    write_numbers<<<blocks, 256, 0, stream>>>(a, cuda_fault_at(d, call));
+    write_numbers<<<cuda_blocks(d, a.walk.count, 256), 256, 0, stream>>>(a, cuda_fault_at(d, call));
     ls_status status = cuda_order_run(d, stream, &order, bits_for(a.skipped), why);
     a.number = order.key[order.at], a.position = order.index[order.at];
-    if (!status) switch (y->dtype) {
-        case LS_F32: add_elements<float, false><<<blocks, 256, 0, stream>>>(a); break;
-        case LS_F64: add_elements<double, false><<<blocks, 256, 0, stream>>>(a); break;
-        case LS_F16: add_elements<f16, false><<<blocks, 256, 0, stream>>>(a); break;
-        case LS_BF16: add_elements<bf16, false><<<blocks, 256, 0, stream>>>(a); break;
-        case LS_I64: add_elements<int64_t, false><<<blocks, 256, 0, stream>>>(a); break;
-        case LS_I32: add_elements<int32_t, false><<<blocks, 256, 0, stream>>>(a); break;
-        case LS_I8: add_elements<int8_t, false><<<blocks, 256, 0, stream>>>(a); break;
-        case LS_U8: add_elements<uint8_t, false><<<blocks, 256, 0, stream>>>(a); break;
-        default: add_elements<uint8_t, true><<<blocks, 256, 0, stream>>>(a); break;
-        }
+    if (!status) launch(d, stream, y->dtype, a);
     cuda_order_end(d, &order);
     return status ? status : CUDA_LAUNCHED(why);
+}
+
+ls_status cuda_scatter_add(cuda_device *d, cudaStream_t stream, const ls_call *call, ls_message *why)
+{
+    return scatter(d, stream, call, launch_adding, why);
+}
+
+ls_status cuda_scatter(cuda_device *d, cudaStream_t stream, const ls_call *call, ls_message *why)
+{
+    return scatter(d, stream, call, launch_replacing, why);
 }

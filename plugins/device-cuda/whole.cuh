@@ -29,4 +29,12 @@ static __device__ __forceinline__ int64_t whole_power(int64_t x, int64_t y)
     return result;
 }
 
+/* 0 by 0; -1 is apart because the smallest integer has no quotient by it. */
+static __device__ __forceinline__ int64_t whole_remainder(int64_t x, int64_t y)
+{
+    if (y == 0 || y == -1) return 0;
+    int64_t r = x % y;
+    return r != 0 && (r < 0) != (y < 0) ? r + y : r;
+}
+
 #endif
