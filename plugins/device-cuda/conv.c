@@ -32,12 +32,13 @@ static int64_t alignment_of(void *const address[DNN_OPERANDS])
     return (int64_t)(bits & -bits);
 }
 
-/* By cuDNN, or by own kernels where it cannot. `is_whole`: nothing is done with the result afterwards. */
+/* By cuDNN, or by own kernels where it cannot, or is slow. `is_whole`: nothing is done with the result afterwards. */
 static ls_status compute(cuda_device *d, cudaStream_t stream, dnn_conv *conv, void *const address[DNN_OPERANDS],
                          bool empty, bool is_whole, ls_message *why)
 {
     dnn_plan *plan = NULL;
     conv->alignment = alignment_of(address);
+    if (!empty && conv->alignment == 16 && conv_photo_fits(conv)) return conv_photo(stream, conv, address, why);
     if (conv->dtype != LS_F64 && !empty) CUDA_TRY(dnn_find(d, stream, conv, address, &plan, why));
     if (!plan) return conv_plain(d, stream, conv, address, why);
     bool may_be_normed = is_whole && conv->pass == DNN_FORWARD;

@@ -13,6 +13,14 @@ extern "C" {
 ls_status conv_plain(cuda_device *d, cudaStream_t stream, const dnn_conv *conv, void *const address[DNN_OPERANDS],
                      ls_message *why);
 
+/* conv_photo.cu: forward, three channels to a few, windows of 3 x 3 at every second pixel. Channels are
+ * last, x and y at multiples of 16 bytes. In training `call` is that of conv2d_norm, without a residual, and y is
+ * normalised. */
+bool conv_photo_fits(const dnn_conv *conv);
+ls_status conv_photo(cudaStream_t stream, const dnn_conv *conv, void *const address[DNN_OPERANDS], ls_message *why);
+ls_status conv_photo_norm(cuda_device *d, cudaStream_t stream, const dnn_conv *conv, void *const address[DNN_OPERANDS],
+                          const ls_call *call, ls_message *why);
+
 /* conv_pointwise.c: gradients of a convolution whose windows are single pixels, one after the other. role: x, w, y. */
 bool conv_is_pointwise(const dnn_conv *conv, const ls_operand *const role[3]);
 ls_status conv_pointwise(cuda_device *d, cudaStream_t stream, const dnn_conv *conv, const ls_operand *const role[3],

@@ -1,9 +1,9 @@
 /* conv_norm.c - the row conv2d_norm in training: a convolution and a batch norm by the statistics of its result, where
  * no gradient is wanted.
  *
- * In general one after the other. A convolution of single pixels to more channels than it reads is rather written once:
- * its statistics are found before it (conv_moments.h), and the norm, the residual and the ReLU are part of the product.
- */
+ * In general one after the other. Two kinds of convolutions are rather written once. Those of single pixels to more
+ * channels than they read: their statistics are found before them (conv_moments.h), and the norm, the residual and the
+ * ReLU are part of the product. And those of photos, which are computed twice instead (conv_photo.cu). */
 #include "conv.h"
 #include "conv_moments.h"
 #include "layout.h"
@@ -105,9 +105,30 @@ static ls_status in_one_step(cuda_device *d, cudaStream_t stream, const dnn_conv
     return status;
 }
 
+/* ---- photos ---- */
+
+static bool is_photo(const dnn_conv *conv, const ls_call *call)
+{
+    ls_dtype dtype = (ls_dtype)conv->dtype;
+    return !call->in[7] && lies_in_pixels(call->in[0], dtype) && lies_in_pixels(call->out[0], dtype) &&
+           conv_photo_fits(conv);
+}
+
+static ls_status as_photo(cuda_device *d, cudaStream_t stream, const dnn_conv *conv, const ls_call *call,
+                          ls_message *why)
+{
+    cuda_form weights = {.space = {0}};
+    ls_status status = cuda_form_in(d, stream, call->in[1], (ls_dtype)conv->dtype, CUDA_CHANNELS_LAST, &weights, why);
+    void *address[DNN_OPERANDS] = {call->in[0]->data, weights.view.data, call->out[0]->data};
+    if (status == LS_OK) status = conv_photo_norm(d, stream, conv, address, call, why);
+    cuda_form_end(d, &weights);
+    return status;
+}
+
 ls_status conv_norm_training(cuda_device *d, cudaStream_t stream, const dnn_conv *conv, const ls_call *call,
                              ls_message *why)
 {
+    if (is_photo(conv, call)) return as_photo(d, stream, conv, call, why);
     if (is_product(conv, call)) return in_one_step(d, stream, conv, call, why);
     return in_two_steps(d, stream, call, why);
 }
