@@ -58,7 +58,9 @@ int main(int argc, char **argv)
         int steps = stretch == -2 ? 1 : stretch < 0 ? WARM : STRETCH;
         for (int i = 0; i < steps; i++) {
             ls_mark mark = ls_scope_begin(run);
-            ls_tensor *out = ls_cross_entropy(ls_forward(net, ls_imagenet_normalize(image)), label);
+            ls_tensor *normalised = NULL;
+            ls_autocast(run, ls_mixed_precision(run)) normalised = ls_imagenet_normalize(image);
+            ls_tensor *out = ls_cross_entropy(ls_forward(net, normalised), label);
             ls_backward(run, out);
             ls_step(adam);
             ls_zero_grad(adam);

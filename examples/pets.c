@@ -129,6 +129,14 @@ static bool predict(ls_run *run, options *o)
 
 /* ---- Training ---- */
 
+/* Normalised straight to the number type in which a prepared model computes. */
+static ls_tensor *normalised(ls_tensor *photos)
+{
+    ls_tensor *x = NULL;
+    ls_autocast(ls_run_of(photos), ls_mixed_precision(ls_run_of(photos))) x = ls_imagenet_normalize(photos);
+    return x;
+}
+
 int main(int argc, char **argv)
 {
     options o = {.data_dir = "images",
@@ -167,7 +175,7 @@ int main(int argc, char **argv)
     for (int epoch; ls_epoch(run, o.epochs, &epoch);) {
         ls_progress *bar = ls_progress_new(run, ls_len(train), .label = "train");
         for (ls_batch b; ls_progress_next(bar, train, &b);) {
-            ls_tensor *loss = ls_cross_entropy(ls_forward(model, ls_imagenet_normalize(b.image)), b.label);
+            ls_tensor *loss = ls_cross_entropy(ls_forward(model, normalised(b.image)), b.label);
             ls_backward(run, loss);
             ls_step(adam);
             ls_schedule_step(cycle);
@@ -182,7 +190,7 @@ int main(int argc, char **argv)
             if (stop) return ls_finish(run); /* a restart continues with the next step */
         }
         ls_progress_free(bar);
-        double percent = accuracy(run, model, eval, ls_imagenet_normalize);
+        double percent = accuracy(run, model, eval, normalised);
         ls_track(run, ls_optim_steps_taken(adam), {"accuracy", percent});
         ls_print(run, "epoch %d: %.2f\n", epoch, percent);
         save_after_epoch(run, &o.save);
