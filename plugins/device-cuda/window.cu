@@ -237,7 +237,10 @@ template <typename T> struct numbers<T, 1> {
 
 /* ---- sums ---- */
 
-enum { TABLED = 512 }; /* columns that are computed once for all lines of a block */
+enum {
+    TABLED = 512, /* columns that are computed once for all lines of a block */
+    PAIR = 2,     /* rows, and columns, of inputs that are loaded at once */
+};
 
 /* What sees what across: spans of the outputs, and for gradients the outputs that see an input. */
 template <typename W> struct across_table {
@@ -273,13 +276,25 @@ template <typename T, int GROUP> __global__ void __launch_bounds__(THREADS) wind
             span<W> across = tabled ? table.output[s.column] : span_of<W>(w.across, s.column);
             const T *x = (const T *)w.x + offset(w.of_x, s.item, s.channel, down.first, across.first);
             W sum[GROUP] = {};
-            for (int r = 0; r < down.count; r++) {
-                for (int c = 0; c < across.count; c++) {
-                    W weight = (r ? down.rest : down.lead) * (c ? across.rest : across.lead);
-                    numbers<T, GROUP> seen;
-                    seen.load(x + r * w.of_x.row + c * w.of_x.column);
+            int rows = across.count > PAIR ? 1 : PAIR; /* at once, so that inputs are added in their order */
+            for (int top = 0; top < down.count; top += rows) {
+                for (int left = 0; left < across.count; left += PAIR) {
+                    numbers<T, GROUP> seen[PAIR * PAIR];
+                    bool there[PAIR * PAIR];
 #pragma unroll
-                    for (int k = 0; k < GROUP; k++) sum[k] += weight * as<W>(seen.at.element[k]);
+                    for (int u = 0; u < PAIR * PAIR; u++) {
+                        int r = top + u / PAIR, c = left + u % PAIR;
+                        there[u] = u / PAIR < rows && r < down.count && c < across.count;
+                        seen[u].load(x + r * w.of_x.row + c * w.of_x.column, there[u]);
+                    }
+#pragma unroll
+                    for (int u = 0; u < PAIR * PAIR; u++) {
+                        if (!there[u]) continue;
+                        int r = top + u / PAIR, c = left + u % PAIR;
+                        W weight = (r ? down.rest : down.lead) * (c ? across.rest : across.lead);
+#pragma unroll
+                        for (int k = 0; k < GROUP; k++) sum[k] += weight * as<W>(seen[u].at.element[k]);
+                    }
                 }
             }
             numbers<T, GROUP> y;
