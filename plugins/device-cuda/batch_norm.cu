@@ -5,13 +5,29 @@
 #include "batch_norm.cuh"
 #include "layout.h"
 
-/* ---- channels alone, where sums over the batch are not needed, or there already: [C], else NULL ---- */
+/* ---- channels alone ---- */
 
-template <typename W>
-__global__ void finish_channels(batch_norm_channels c, int64_t n, const float *first, const float *second)
+/* Sums over the batch are not needed. */
+template <typename W> __global__ void finish_channels(batch_norm_channels c, int64_t n)
 {
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) write_channel<W>(c, read_channel(c, i), i, 0, first ? first[i] : 0, second ? second[i] : 0);
+    if (i < n) write_channel<W>(c, read_channel(c, i), i, 0, 0, 0);
+}
+
+/* The square of the mean, in variances, above which the difference of sums in f32 has too few digits left. */
+#define MOST_MEAN 1000.0
+
+/* They are there already, of x and of its squares. Blocks are slabs of channels; `again`, of each: one of its channels
+ * has a mean so large that the batch must be read after all, to be summed up without it. */
+template <typename W>
+__global__ void finish_sums(batch_norm_channels c, int64_t n, const float *first, const float *second, int *again)
+{
+    int64_t i = (int64_t)blockIdx.x * BATCH_NORM_SLAB + threadIdx.x;
+    double sum = i < n ? first[i] : 0, squares = i < n ? second[i] : 0, mean = sum / c.count;
+    bool lost = squares - sum * mean < sum * mean / MOST_MEAN;
+    lost = __syncthreads_or(lost);
+    if (threadIdx.x == 0) again[blockIdx.x] = lost;
+    if (i < n && !lost) write_channel<W>(c, read_channel(c, i), i, 0, sum, squares);
 }
 
 /* ---- a call ---- */
@@ -27,7 +43,7 @@ typedef struct work {
     cuda_order order;
     batch_norm_data data;
     batch_norm_channels channels;
-    bool has_sums; /* those below are of the batch */
+    bool has_sums; /* those below are of the batch, which is of a half type */
     const float *sums[2];
     cuda_form form[MOST_OPERANDS];
     ls_workspace coefficients;
@@ -84,17 +100,22 @@ static void mask(work *w, const ls_operand *bits)
 /* Coefficients of the second pass, from a first one over the batch if its sums are needed. */
 static ls_status gather(work *w, bool sums, ls_message *why)
 {
-    size_t vector = (size_t)w->data.channels * 8;
-    CUDA_TRY(cuda_take(w->d, 3 * vector, &w->coefficients, why));
+    int64_t n = w->data.channels, slabs = (n + BATCH_NORM_SLAB - 1) / BATCH_NORM_SLAB;
+    size_t vector = (size_t)n * 8;
+    CUDA_TRY(cuda_take(w->d, 3 * vector + (size_t)slabs * sizeof(int), &w->coefficients, why));
     char *at = (char *)w->coefficients.address;
     w->channels.scale = at, w->channels.slope = at + vector, w->channels.shift = at + 2 * vector;
-    if (!sums || w->has_sums) {
-        int64_t n = w->data.channels;
+    if (!sums) {
         unsigned blocks = (unsigned)((n + 255) / 256);
-        const float *one = w->has_sums ? w->sums[0] : NULL, *two = w->has_sums ? w->sums[1] : NULL;
-        if (w->dtype == LS_F64) finish_channels<double><<<blocks, 256, 0, w->stream>>>(w->channels, n, one, two);
-        else finish_channels<float><<<blocks, 256, 0, w->stream>>>(w->channels, n, one, two);
+        if (w->dtype == LS_F64) finish_channels<double><<<blocks, 256, 0, w->stream>>>(w->channels, n);
+        else finish_channels<float><<<blocks, 256, 0, w->stream>>>(w->channels, n);
         return CUDA_LAUNCHED(why);
+    }
+    if (w->has_sums) {
+        int *again = (int *)(at + 3 * vector);
+        finish_sums<float>
+            <<<(unsigned)slabs, BATCH_NORM_SLAB, 0, w->stream>>>(w->channels, n, w->sums[0], w->sums[1], again);
+        w->channels.only = again;
     }
     ls_workspace space = {};
     CUDA_TRY(cuda_take(w->d, (w->pixels ? batch_norm_pixels_space : batch_norm_planes_space)(w->d, w->dtype, w->data),

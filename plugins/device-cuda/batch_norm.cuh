@@ -18,6 +18,7 @@ struct batch_norm_channels {
     channels weight, bias, mean, var; /* backward: mean and rstd (var where not training) */
     channels save_mean, save_rstd, running_mean, running_var, dweight, dbias;
     void *scale, *slope, *shift; /* [C], of the compute type */
+    const int *only;             /* of each BATCH_NORM_SLAB channels: are they to be summed up? NULL: all are */
 };
 
 /* What was in the vectors of a channel before; loaded early, all at once. */
@@ -83,7 +84,8 @@ __device__ coefficients<W> finish_channel(const batch_norm_channels &b, const ch
                                           double pivot, double first, double second, bool keep)
 {
     if (b.backward) return finish_backward<W>(b, v, c, first, second, keep);
-    return finish_forward<W>(b, v, c, pivot + first / b.count, fmax(second - first * first / b.count, 0.0), keep);
+    double m2 = second - first * first / b.count; /* rounding may have made it negative; NaN stays */
+    return finish_forward<W>(b, v, c, pivot + first / b.count, m2 < 0 ? 0 : m2, keep);
 }
 
 /* The same, and the coefficients are written for the second pass. */
@@ -111,7 +113,7 @@ struct batch_norm_data {
 
 /* The last block of each group of channels is found by counting; every kernel leaves the counters at 0. There is one
  * compute stream, so no two kernels use them at once. */
-enum { BATCH_NORM_COUNTERS = 16384, BATCH_NORM_THREADS = 256 };
+enum { BATCH_NORM_COUNTERS = 16384, BATCH_NORM_THREADS = 256, BATCH_NORM_SLAB = 64 };
 static __device__ unsigned batch_norm_blocks_done[BATCH_NORM_COUNTERS];
 
 /* Call by all threads of a block after it has written its sums: true for the last of `blocks`. */
@@ -135,7 +137,7 @@ size_t batch_norm_once_space(const cuda_device *d, const batch_norm_data &b);
 ls_status batch_norm_once(const cuda_device *d, cudaStream_t stream, ls_dtype dtype, const batch_norm_data &b,
                           const batch_norm_channels &c, void *space, ls_message *why);
 
-/* ---- the ways: sums into coefficients, then the result ---- */
+/* ---- the ways: sums into coefficients, then the result. c.only is for pixels ---- */
 
 /* Scratch memory that the sums of a batch need. */
 size_t batch_norm_pixels_space(const cuda_device *d, ls_dtype dtype, const batch_norm_data &b);

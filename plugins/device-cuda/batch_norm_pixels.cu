@@ -6,7 +6,11 @@
 #include "batch_norm.cuh"
 #include "eight.cuh"
 
-enum { THREADS = BATCH_NORM_THREADS, SLAB = 8, RESIDENT = 3 /* blocks of the second pass on a processor */ };
+enum {
+    THREADS = BATCH_NORM_THREADS,
+    SLAB = BATCH_NORM_SLAB / 8 /* threads beside each other */,
+    RESIDENT = 3 /* blocks of the second pass on a processor */
+};
 
 /* How threads share [rows, C]: `lanes` threads side by side, eight channels each, and the others below them. */
 struct grid {
@@ -62,6 +66,7 @@ __global__ void __launch_bounds__(THREADS)
     typedef typename wide<T>::type W;
     enum { ROWS = WHOLE ? (WHAT == MOMENTS ? 16 : 8) / sizeof(T) : 1 }; /* loaded at once */
     __shared__ __align__(16) W shared[THREADS * 17];
+    if (c.only && !c.only[blockIdx.x]) return;
     int lane = threadIdx.x % lanes, below = THREADS / lanes, chunks = gridDim.y;
     int64_t first = ((int64_t)blockIdx.x * lanes + lane) * 8, step = (int64_t)chunks * below;
     int64_t left = b.channels - first;

@@ -38,6 +38,7 @@ static ls_status compute(cuda_device *d, cudaStream_t stream, dnn_conv *conv, vo
 {
     dnn_plan *plan = NULL;
     conv->alignment = alignment_of(address);
+    if (conv->pass == DNN_FORWARD) dnn_forget_sums(d);
     if (!empty && conv->alignment == 16 && conv_photo_fits(conv)) return conv_photo(stream, conv, address, why);
     if (conv->dtype != LS_F64 && !empty) CUDA_TRY(dnn_find(d, stream, conv, address, &plan, why));
     if (!plan) return conv_plain(d, stream, conv, address, why);

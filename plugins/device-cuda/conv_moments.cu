@@ -276,7 +276,7 @@ static __global__ void __launch_bounds__(FOLDERS)
     var = warp_sum(var), center = warp_sum(center);
     if (lane == 0 && warp < own) {
         coefficients<double> found =
-            finish_forward<double>(c, before, output, center + added, fmax(var, 0.0) * c.count, true);
+            finish_forward<double>(c, before, output, center + added, (var < 0 ? 0 : var) * c.count, true);
         vector[output] = as<T>((float)(found.shift + added * found.scale));
         scale[warp] = (float)found.scale;
     }

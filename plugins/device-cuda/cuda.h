@@ -38,7 +38,7 @@ typedef struct cuda_device {
     cuda_dnn *dnn;               /* made by the first convolution */
     bool host_said[LS_OP_COUNT]; /* it was logged that this operator runs on the host */
     int64_t host_calls;          /* operators that ran on the host, for want of a kernel */
-    uint64_t calls;              /* operators and copies so far */
+    uint64_t calls;              /* operators, copies and collectives so far: cuda_count_call() */
 } cuda_device;
 
 /* Enqueue one operator, or report why not. Scratch memory comes from cuda_take(). */
@@ -60,6 +60,16 @@ typedef ls_status cuda_op(cuda_device *d, cudaStream_t stream, const ls_call *ca
 #undef LS_CUDA_VIEW
 #undef LS_CUDA_BUILT
 #undef LS_CUDA_COLLECTIVE
+
+/* Everything that may change what an operator wrote is counted; two threads may submit. */
+static inline void cuda_count_call(cuda_device *d)
+{
+    __atomic_fetch_add(&d->calls, 1, __ATOMIC_RELAXED);
+}
+static inline uint64_t cuda_calls(const cuda_device *d)
+{
+    return __atomic_load_n(&d->calls, __ATOMIC_RELAXED);
+}
 
 ls_status cuda_run(cuda_device *d, cudaStream_t stream, const ls_call *call, ls_message *why);
 /* Does the operator have a function? */

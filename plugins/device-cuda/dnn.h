@@ -113,6 +113,8 @@ void dnn_keep_choice(cuda_device *d, dnn_question question, const dnn_conv *conv
 /* Run a forward convolution whose result is written without gaps and final; with sums if that is worthwhile. */
 ls_status dnn_run_for_norm(cuda_device *d, cudaStream_t stream, dnn_plan *plan, void *const address[DNN_OPERANDS],
                            ls_message *why);
+/* A forward convolution begins: the sums of the one before it are not those of its result. */
+void dnn_forget_sums(cuda_device *d);
 
 #ifdef __cplusplus
 }

@@ -69,14 +69,20 @@ ls_status dnn_run_for_norm(cuda_device *d, cudaStream_t stream, dnn_plan *plan, 
     }
     CUDA_TRY(dnn_run(d, stream, adding ? adding : plan, all, why));
     plan->is_normed = false; /* until a batch norm comes */
-    dnn->last.plan = plan, dnn->last.y = address[DNN_Y], dnn->last.call = d->calls, dnn->last.has_sums = adding != NULL;
+    dnn->last.plan = plan, dnn->last.y = address[DNN_Y], dnn->last.call = cuda_calls(d),
+    dnn->last.has_sums = adding != NULL;
     return LS_OK;
+}
+
+void dnn_forget_sums(cuda_device *d)
+{
+    if (d->dnn) d->dnn->last.plan = NULL;
 }
 
 bool cuda_conv_sums(cuda_device *d, const ls_operand *x, const float *sums[2])
 {
     cuda_dnn *dnn = d->dnn;
-    if (!dnn || !dnn->last.plan || dnn->last.y != x->data || d->calls - dnn->last.call > 1) return false;
+    if (!dnn || !dnn->last.plan || dnn->last.y != x->data || cuda_calls(d) - dnn->last.call > 1) return false;
     const dnn_conv *conv = &dnn->last.plan->conv;
     if (x->ndim != 4 || (int32_t)x->dtype != conv->dtype || x->dim[1] != conv->o ||
         cuda_numel(x) != conv->n * conv->o * conv->out[0] * conv->out[1])

@@ -305,6 +305,7 @@ static ls_status group_run(void *handle, ls_stream *stream, const ls_comm_call *
                (reduces(call->kind) && find_type(call->dtype, &type) && find_op(call->dtype, call->op, &op));
     if (!can) return LS_ERR_UNSUPPORTED;
     CUDA_TRY(cuda_enter(g->device, why));
+    cuda_count_call(g->device);
     pthread_mutex_lock(&g->lock);
     ls_status status = LS_ERR_PEER;
     if (g->comm) {

@@ -61,7 +61,8 @@ __global__ void __launch_bounds__(THREADS) group_forward(groups g, const T *x, T
         squares += away * away;
     }
     double total = block_sum(sum, shared), m2 = block_sum(squares, shared);
-    double mean = (double)pivot + total / (double)n, var = fmax(m2 - total * total / (double)n, 0.0) / (double)n;
+    double mean = (double)pivot + total / (double)n, var = (m2 - total * total / (double)n) / (double)n;
+    if (var < 0) var = 0; /* by rounding; NaN stays */
     double rstd = 1 / sqrt(var + epsilon);
     if (threadIdx.x == 0 && mean_to) ((W *)mean_to)[row] = (W)mean;
     if (threadIdx.x == 0 && rstd_to) ((W *)rstd_to)[row] = (W)rstd;

@@ -59,7 +59,7 @@ ls_status cuda_copy_bytes(void *device, ls_stream *stream, void *to, const void 
     cuda_device *d = device;
     cudaStream_t in = (cudaStream_t)stream;
     CUDA_TRY(cuda_enter(d, why));
-    if (in == d->compute && kind != LS_COPY_TO_HOST) d->calls++; /* it may change what an operator wrote */
+    if (in == d->compute && kind != LS_COPY_TO_HOST) cuda_count_call(d);
     switch (kind) {
     case LS_COPY_VALUES: return cuda_put_values(in, to, from, bytes, why);
     case LS_COPY_TO_DEVICE:

@@ -20,6 +20,6 @@ bool cuda_has(ls_opcode op)
 
 ls_status cuda_run(cuda_device *d, cudaStream_t stream, const ls_call *call, ls_message *why)
 {
-    d->calls++;
+    cuda_count_call(d);
     return (cuda_has(call->op) ? functions[call->op] : cuda_on_host)(d, stream, call, why);
 }

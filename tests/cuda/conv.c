@@ -176,6 +176,8 @@ int main(int argc, char **argv)
     check((layer){8, 64, 256, 1, 1, 0, 1, 1, 28, 28, LS_F16, LS_F32});
     check((layer){8, 256, 64, 1, 1, 0, 1, 1, 14, 14, LS_BF16, LS_F32});
     check((layer){4, 3, 32, 3, 2, 1, 1, 1, 64, 60, LS_F16, LS_F32});
+    check((layer){4, 3, 32, 3, 2, 1, 1, 1, 63, 64, LS_F16, LS_F32});
+    check((layer){3, 3, 64, 3, 2, 1, 1, 1, 50, 40, LS_BF16, LS_BF16});
     check((layer){4, 3, 64, 7, 2, 3, 1, 1, 64, 64, LS_BF16, LS_F32});
     check((layer){4, 128, 128, 3, 2, 1, 1, 1, 29, 31, LS_F16, LS_F16});
     check((layer){4, 64, 96, 1, 2, 0, 1, 1, 15, 15, LS_F16, LS_F32});

@@ -81,7 +81,7 @@ static void the_last_of_several_stays(void)
     CHECK(ls_read(y, got, sizeof got) && got[1] == 2 && got[4] == 4 && got[0] + got[2] + got[3] + got[5] == 0);
     CHECK(ls_item(ls_sum(ls_scatter_scalar(x, 1, twice, 1))) == 2);
     FAILS(ls_item(ls_sum(ls_scatter_scalar(x, 0, ls_full(run, LS_I64, 2, 1, 1), 1))), LS_ERR_VALUE,
-          "index 2 at position 0 is out of range");
+          "scatter: index 2 ");
 }
 
 static void classes_out_of_range_are_found(void)
@@ -89,11 +89,9 @@ static void classes_out_of_range_are_found(void)
     ls_tensor *index = ls_from(run, LS_I64, LS_SHAPE(3), (int64_t[]){0, 4, 1});
     CHECK(ls_dim(ls_one_hot(index, 5), 1) == 5 && ls_dtype_of(ls_one_hot(index, 5)) == LS_I64);
     FAILS(ls_item(ls_sum(ls_one_hot(index, 4))), LS_ERR_VALUE,
-          "one_hot: scatter_add: index 4 at position 1 is out of range for 4");
-    FAILS(ls_item(ls_sum(ls_bincount(index, 4))), LS_ERR_VALUE,
-          "bincount: scatter_add: index 4 at position 1 is out of range for 4");
-    FAILS(ls_item(ls_sum(ls_take_along_dim(index, 0, index))), LS_ERR_VALUE,
-          "take_along_dim: index 4 at position 1 is out of range for 3");
+          "one_hot: scatter_add: index 4 "); /* a device may not say at which position */
+    FAILS(ls_item(ls_sum(ls_bincount(index, 4))), LS_ERR_VALUE, "bincount: scatter_add: index 4 ");
+    FAILS(ls_item(ls_sum(ls_take_along_dim(index, 0, index))), LS_ERR_VALUE, "take_along_dim: index 4 ");
     FAILS(ls_take_along_dim(index, 1, index), LS_ERR_SHAPE, "take_along_dim: [3] i64 has no such dimension");
     FAILS(ls_one_hot(index, 0), LS_ERR_VALUE, "one_hot: 0 classes");
     FAILS(ls_one_hot(ls_ones(run, LS_F32, 2), 3), LS_ERR_DTYPE, "one_hot: the index is [2] f32");
