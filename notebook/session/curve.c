@@ -66,16 +66,16 @@ static bool add(growing_curve *to, double x, double y)
 
 static void draw(void)
 {
-    char path[] = "/tmp/lockstep-curve-XXXXXX.svg";
-    int file = picture.run && picture.changed ? mkstemps(path, 4) : -1;
-    if (file < 0) return;
-    close(file);
+    char path[TEMPORARY_PATH];
+    if (!picture.run || !picture.changed || !temporary_file(path, ".svg")) return;
+    bool failed = ls_error(picture.run) != LS_OK;
     ls_plot *plot = ls_plot_new(picture.run, .width = 520 * (picture.count > 1 ? 2 : 1), .height = 320);
     for (int i = 0; i < picture.count; i++) {
         const growing_curve *one = &picture.curves[i];
         ls_plot_add(plot, one->name, (ls_curve){one->name, (int64_t)one->count, one->x, one->y});
     }
     if (ls_plot_write(plot, path)) display_file("curves", "image/svg+xml", path);
+    else if (!failed) ls_clear_error(picture.run); /* no room for what is only shown: the run continues without */
     ls_plot_free(plot);
     unlink(path);
     picture.changed = false;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "display.h"
 #include "picture.h"
@@ -73,6 +74,15 @@ static const char *picture_type(const char *path)
     if (dot && (strcmp(dot, ".jpg") == 0 || strcmp(dot, ".jpeg") == 0)) return "image/jpeg";
     if (dot && strcmp(dot, ".svg") == 0) return "image/svg+xml";
     return NULL;
+}
+
+bool temporary_file(char path[TEMPORARY_PATH], const char *ending)
+{
+    const char *folder = getenv("TMPDIR");
+    int length = snprintf(path, TEMPORARY_PATH, "%s/lockstep-XXXXXX%s", folder && *folder ? folder : "/tmp", ending);
+    int file = length < TEMPORARY_PATH ? mkstemps(path, (int)strlen(ending)) : -1;
+    if (file >= 0) close(file);
+    return file >= 0;
 }
 
 char *file_contents(const char *path, size_t *size)

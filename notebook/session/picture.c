@@ -107,12 +107,11 @@ char *picture_of(ls_tensor *t, size_t *size)
     layout l = lay_out(t);
     float *pixels = read_pixels(t, &l);
     uint8_t *rgb = pixels ? paint(pixels, &l, ls_dtype_of(t)) : NULL;
-    char path[] = "/tmp/lockstep-picture-XXXXXX", *bytes = NULL;
-    int file = rgb ? mkstemp(path) : -1;
-    if (file >= 0 && ls_png_write(ls_run_of(t), path, rgb, l.grid_height, l.grid_width))
-        bytes = file_contents(path, size);
-    if (file >= 0) {
-        close(file);
+    ls_run *run = ls_run_of(t);
+    char path[TEMPORARY_PATH], *bytes = NULL;
+    if (rgb && !ls_error(run) && temporary_file(path, ".png")) {
+        if (ls_png_write(run, path, rgb, l.grid_height, l.grid_width)) bytes = file_contents(path, size);
+        else ls_clear_error(run); /* no room for what is only shown: the run continues without */
         unlink(path);
     }
     free(rgb);

@@ -87,12 +87,10 @@ void ls_notebook_show_tensor(ls_tensor *value)
         return;
     }
     ls_format(value, words, MOST);
-    char *table = table_of(value), *png = NULL;
+    size_t size = 0;
+    char *table = table_of(value), *png = is_picture(value) ? picture_of(value, &size) : NULL;
     display_data forms[] = {{"text/plain", words, strlen(words)}, {"text/html", table, table ? strlen(table) : 0}};
-    if (is_picture(value)) {
-        forms[1].mime = "image/png";
-        forms[1].data = png = picture_of(value, &forms[1].size);
-    }
+    if (png) forms[1] = (display_data){"image/png", png, size};
     display_send(&(session_message){.event = SESSION_RESULT}, forms, table || png ? 2 : 1);
     free(table);
     free(png);

@@ -446,6 +446,15 @@ class Sessions(unittest.TestCase):
         self.assertEqual(png_size(outcome.of_kind("display_data")[0]["data"]["image/png"]), (50, 100))
         self.assertIn("not a picture", outcome.stream("stderr"))
 
+    def test_a_run_survives_pictures_without_room(self):
+        run = self.notebook.run
+        run("#include <signal.h>\n#include <sys/resource.h>\nls_run *run = ls_init(NULL, NULL);")
+        run("signal(SIGXFSZ, SIG_IGN); setrlimit(RLIMIT_FSIZE, &(struct rlimit){1 << 17, RLIM_INFINITY});")
+        forms = run("ls_rand(run, LS_F32, 3, 300, 300)").of_kind("execute_result")[0]["data"]
+        self.assertIn("[3,300,300] f32", forms["text/plain"])
+        self.assertNotIn("image/png", forms)
+        self.assertIn("no error", run('printf("%s\\n", ls_error(run) ? ls_error_message(run) : "no error");').stream())
+
     def test_pictures_of_files_are_shown(self):
         with tempfile.TemporaryDirectory() as folder:
             code = ('ls_run *run = ls_init(NULL, NULL);\nls_plot *plot = ls_plot_new(run);\n'
