@@ -31,6 +31,9 @@ typedef struct ls_group_table {
      * called next. */
     void (*abort)(void *group);
     void (*close)(void *group);
+    /* (optional) A number that stands for all that was submitted before, if it must be the same on all ranks: a program
+     * that they compile together. It is compared before each `run`. */
+    uint64_t (*state)(void *group);
 } ls_group_table;
 
 #ifdef __cplusplus

@@ -216,11 +216,22 @@ typedef enum ls_mark_kind {
     LS_MARK_STEP_ENDED,  /* an optimiser has made its step */
 } ls_mark_kind;
 
+/* Processes of a job that open their devices together, so that these can reach each other without the host. All of them
+ * make the same calls of all_gather, in the same order: `all` gets the bytes of rank 0, of rank 1, ... */
+typedef struct ls_peers {
+    int32_t rank, size;
+    bool is_local;    /* all are on this host */
+    const char *host; /* where the others reach that of rank 0; "": unknown */
+    void *user;
+    ls_status (*all_gather)(void *user, const void *mine, void *all, size_t bytes, ls_message *why);
+} ls_peers;
+
 /* How a device is opened. */
 typedef struct ls_device_open_args {
     uint32_t size;
-    int32_t index;   /* which of count() */
-    ls_owner *owner; /* for ls_host.take and give */
+    int32_t index;         /* which of count() */
+    ls_owner *owner;       /* for ls_host.take and give */
+    const ls_peers *peers; /* valid until open() returns; NULL: this process opens the device alone */
 } ls_device_open_args;
 
 typedef struct ls_device_table {

@@ -320,4 +320,9 @@ static ls_status group_run(void *handle, ls_stream *stream, const ls_comm_call *
     return status;
 }
 
-const ls_group_table cuda_groups = {group_id, group_open, group_run, group_error, group_abort, group_close};
+const ls_group_table cuda_groups = {.id = group_id,
+                                    .open = group_open,
+                                    .run = group_run,
+                                    .error = group_error,
+                                    .abort = group_abort,
+                                    .close = group_close};

@@ -59,7 +59,8 @@ static ls_status load_or_compile(xla_device *d, xla_program *program, const shlo
         d->counts.loaded++;
         return LS_OK;
     }
-    XLA_TRY(pjrt_compile(d->pjrt, d->team, text->text, text->used, &program->loaded, why));
+    XLA_TRY(pjrt_compile(d->pjrt, d->team, program->is_joint ? &d->joint : NULL, text->text, text->used,
+                         &program->loaded, why));
     d->counts.compiled++;
     keep(d, text, program->loaded);
     return LS_OK;

@@ -17,6 +17,7 @@ struct xla_program {
     xla_argument *in;
     size_t *out; /* mentions */
     size_t n_in, n_out;
+    bool is_joint;        /* all processes execute it together */
     bool is_divided;      /* each chip has a part of an argument */
     bool can_fail;        /* one more result: see xla_lowering.fault */
     xla_outline *outline; /* what it does, for xla_explain(); may be NULL */

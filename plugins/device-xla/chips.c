@@ -29,7 +29,7 @@ static int count_listed(const char *list)
 /* TPUs that this process may use; 0: the host has none. */
 static int count_tpus(void)
 {
-    const char *visible = getenv("TPU_VISIBLE_CHIPS");
+    const char *visible = getenv("TPU_VISIBLE_CHIPS"); /* by a launcher */
     if (!visible || !*visible) visible = getenv("TPU_VISIBLE_DEVICES");
     if (visible && *visible) return count_listed(visible);
     int older = count_files("/dev/accel[0-9]*");
@@ -76,4 +76,32 @@ ls_status xla_find_team(const pjrt *p, int index, pjrt_team *team, ls_message *w
                           index, there, p->platform, team->count);
     team->first = index * team->count;
     return LS_OK;
+}
+
+/* ---- of all processes ---- */
+
+typedef struct member {
+    int32_t knows_others, count;
+    int32_t ids[PJRT_MOST_CHIPS];
+} member;
+
+ls_status xla_find_joint(const pjrt *p, pjrt_team team, const ls_peers *peers, pjrt_joint *joint, ls_message *why)
+{
+    *joint = (pjrt_joint){.rank = 0};
+    member mine = {.knows_others = p->knows_others, .count = team.count};
+    member *all = calloc((size_t)peers->size, sizeof *all);
+    int *ids = calloc((size_t)peers->size * PJRT_MOST_CHIPS, sizeof *ids);
+    bool has_room = all && ids;
+    for (int i = 0; i < team.count; i++) mine.ids[i] = p->chip_ids[team.first + i];
+    ls_status status = has_room ? peers->all_gather(peers->user, &mine, all, sizeof mine, why)
+                                : xla_refuse(why, LS_ERR_MEMORY, "device \"xla\": no memory for a list of chips");
+    bool joins = !status && peers->size * team.count <= PJRT_MOST_JOINT;
+    for (int r = 0; r < peers->size && joins; r++) {
+        joins = all[r].knows_others && all[r].count == team.count;
+        for (int i = 0; i < PJRT_MOST_CHIPS; i++) ids[r * PJRT_MOST_CHIPS + i] = all[r].ids[i];
+    }
+    if (joins) *joint = (pjrt_joint){.rank = peers->rank, .count = peers->size, .ids = ids};
+    else free(ids);
+    free(all);
+    return status;
 }

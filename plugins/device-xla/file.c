@@ -30,11 +30,16 @@ static bool find_folder(char *folder, size_t size)
 static bool find_path(const xla_device *d, const shlo *text, char *path)
 {
     char folder[400];
-    uint64_t program[2];
+    uint64_t program[2], others = 0;
     if (!find_folder(folder, sizeof folder)) return false;
     xla_hash(text->text, text->used, program);
+    if (d->joint.count) { /* which chips other processes have */
+        uint64_t hash[2];
+        xla_hash(d->joint.ids, (size_t)d->joint.count * PJRT_MOST_CHIPS * sizeof *d->joint.ids, hash);
+        others = hash[0] + (uint64_t)d->joint.rank;
+    }
     return snprintf(path, MOST_PATH, "%s/%016llx%016llx-%016llx-%d.%d", folder, (unsigned long long)program[0],
-                    (unsigned long long)program[1], (unsigned long long)d->pjrt->identity, d->team.first,
+                    (unsigned long long)program[1], (unsigned long long)(d->pjrt->identity ^ others), d->team.first,
                     d->team.count) < MOST_PATH;
 }
 

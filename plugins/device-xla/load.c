@@ -102,6 +102,7 @@ static ls_status load(pjrt *p, ls_message *why)
             "later minor version",
             path, table->version.major, table->version.minor, PJRT_MAJOR, PJRT_OLDEST_MINOR);
     p->table = table;
+    p->numbers_itself = strstr(path, "libtpu") != NULL;
     return LS_OK;
 }
 
@@ -128,23 +129,27 @@ static ls_status find_ids(pjrt *p, ls_message *why)
 /* What the client says about itself and its chips. */
 static ls_status describe(pjrt *p, ls_message *why)
 {
-    pjrt_list_args name = {.object = p->client}, version = name, chips = name;
+    pjrt_list_args name = {.object = p->client}, version = name, chips = name, all = name;
     XLA_TRY(PJRT_CALL(p, Client_PlatformName, &name, "device \"xla\"", why));
     XLA_TRY(PJRT_CALL(p, Client_PlatformVersion, &version, "device \"xla\"", why));
     XLA_TRY(PJRT_CALL(p, Client_AddressableDevices, &chips, "device \"xla\"", why));
     pjrt_copy_text(&name, p->platform, sizeof p->platform);
     pjrt_copy_text(&version, p->version, sizeof p->version);
+    XLA_TRY(PJRT_CALL(p, Client_Devices, &all, "device \"xla\"", why));
     p->chips = chips.list;
     p->chip_count = chips.length;
+    p->knows_others = all.length > chips.length;
     XLA_TRY(find_ids(p, why));
     return pjrt_identify(p, why);
 }
 
 /* Nothing is kept of a client that cannot be used. */
-static ls_status make_client(pjrt *p, ls_message *why)
+static ls_status make_client(pjrt *p, const ls_peers *peers, ls_message *why)
 {
     pjrt_object_args nothing = {.object = NULL};
     pjrt_create_args create = {.client = NULL};
+    pjrt_value options[2];
+    if (peers) XLA_TRY(pjrt_meet(p, peers, options, &create, why));
     XLA_TRY(PJRT_CALL(p, Plugin_Initialize, &nothing, "device \"xla\"", why));
     XLA_TRY(PJRT_CALL(p, Client_Create, &create, "device \"xla\"", why));
     pjrt made = *p;
@@ -161,7 +166,7 @@ static ls_status make_client(pjrt *p, ls_message *why)
     return status;
 }
 
-ls_status pjrt_start(const pjrt **started, ls_message *why)
+ls_status pjrt_start(const ls_peers *peers, const pjrt **started, ls_message *why)
 {
     static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
     static pjrt the;
@@ -176,7 +181,7 @@ ls_status pjrt_start(const pjrt **started, ls_message *why)
     if (!status && !the.table) status = load(&the, why);
     const char *topology = wanted_topology();
     if (!status && topology && !the.topology) status = pjrt_describe(&the, topology, why);
-    if (!status && !topology && !the.client) status = make_client(&the, why);
+    if (!status && !topology && !the.client) status = make_client(&the, peers, why);
     if (!status) started_in = getpid();
     pthread_mutex_unlock(&once);
     *started = &the;

@@ -7,7 +7,7 @@ static xla_lower_fn *const functions[LS_OP_COUNT] = {
 #define LS_XLA_UPDATE(name) LS_XLA_KERNEL(name)
 #define LS_XLA_VIEW(name)
 #define LS_XLA_BUILT(name)
-#define LS_XLA_COLLECTIVE(name)
+#define LS_XLA_COLLECTIVE(name) LS_XLA_KERNEL(name)
 #define LS_OP(name, kind, policy, gradient, attributes, summary) LS_XLA_##kind(name)
 #include <lockstep/ops.def>
 #undef LS_OP

@@ -47,6 +47,7 @@ typedef struct xla_lowering {
     const ls_host *host;
     xla_place *places; /* [mention] */
     const ls_call *call;
+    bool is_joint;    /* a call is made by all processes together */
     bool can_fail;    /* a call has a condition that only the device can check */
     shlo_value fault; /* i32 []: 1 + the opcode of the first call whose condition was not met; 0: none */
 } xla_lowering;
@@ -59,7 +60,7 @@ typedef void xla_lower_fn(xla_lowering *l, const ls_call *call);
 #define LS_XLA_UPDATE(name) LS_XLA_KERNEL(name)
 #define LS_XLA_VIEW(name)
 #define LS_XLA_BUILT(name)
-#define LS_XLA_COLLECTIVE(name)
+#define LS_XLA_COLLECTIVE(name) LS_XLA_KERNEL(name)
 #define LS_OP(name, kind, policy, gradient, attributes, summary) LS_XLA_##kind(name)
 #include <lockstep/ops.def>
 #undef LS_OP

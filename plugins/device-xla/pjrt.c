@@ -7,8 +7,10 @@
 
 /* ---- compile options: a protocol buffer of numbers and nested messages, written by hand ---- */
 
+enum { PACKED = 16384 }; /* as much as the numbers of PJRT_MOST_JOINT chips need */
+
 typedef struct packed {
-    uint8_t bytes[400];
+    uint8_t bytes[PACKED];
     size_t used;
 } packed;
 
@@ -32,23 +34,26 @@ static void put_message(packed *p, uint64_t field, const packed *message)
     p->used += message->used;
 }
 
-/* CompileOptionsProto of a program that a team's chips divide among them: each has a part of the computation. */
-static packed compile_options(const pjrt *p, pjrt_team team)
+/* CompileOptionsProto of a program that a team's chips divide among them: each has a part of the computation. Joint
+ * teams are replicas of it. */
+static packed compile_options(const pjrt *p, pjrt_team team, const pjrt_joint *joint)
 {
     enum { BUILD_OPTIONS = 3, DEVICE_ORDINAL = 1, REPLICAS = 4, PARTITIONS = 5, ASSIGNMENT = 9 };
     enum { USE_SPMD_PARTITIONING = 6, USE_SHARDY = 19 };
     enum { REPLICA_COUNT = 1, COMPUTATION_COUNT = 2, COMPUTATION = 3, REPLICA_IDS = 1 };
     packed assignment = {.used = 0}, build = {.used = 0}, options = {.used = 0};
-    put_field(&assignment, REPLICA_COUNT, 1);
+    int replicas = joint ? joint->count : 1;
+    put_field(&assignment, REPLICA_COUNT, (uint64_t)replicas);
     put_field(&assignment, COMPUTATION_COUNT, (uint64_t)team.count);
     for (int i = 0; i < team.count; i++) {
         packed ids = {.used = 0}, computation = {.used = 0};
-        put_number(&ids, (uint64_t)(p->chip_ids ? p->chip_ids[team.first + i] : team.first + i));
+        for (int r = 0; joint && r < replicas; r++) put_number(&ids, (uint64_t)joint->ids[r * PJRT_MOST_CHIPS + i]);
+        if (!joint) put_number(&ids, (uint64_t)(p->chip_ids ? p->chip_ids[team.first + i] : team.first + i));
         put_message(&computation, REPLICA_IDS, &ids);
         put_message(&assignment, COMPUTATION, &computation);
     }
     put_field(&build, DEVICE_ORDINAL, UINT64_MAX); /* -1: as assigned */
-    put_field(&build, REPLICAS, 1);
+    put_field(&build, REPLICAS, (uint64_t)replicas);
     put_field(&build, PARTITIONS, (uint64_t)team.count);
     put_message(&build, ASSIGNMENT, &assignment);
     if (team.count > 1) {
@@ -73,10 +78,10 @@ static pjrt_program program_of(const char *text, size_t length)
 
 #define CANNOT_COMPILE "XLA cannot compile the program"
 
-ls_status pjrt_compile(const pjrt *p, pjrt_team team, const char *text, size_t length, pjrt_loaded **loaded,
-                       ls_message *why)
+ls_status pjrt_compile(const pjrt *p, pjrt_team team, const pjrt_joint *joint, const char *text, size_t length,
+                       pjrt_loaded **loaded, ls_message *why)
 {
-    packed options = compile_options(p, team);
+    packed options = compile_options(p, team, joint);
     pjrt_program program = program_of(text, length);
     pjrt_compile_args args = {
         .client = p->client, .program = &program, .options = options.bytes, .options_size = options.used};
@@ -95,7 +100,7 @@ static void destroy(const pjrt *p, pjrt_position function, const void *object)
 ls_status pjrt_compile_ahead(const pjrt *p, pjrt_team team, const char *text, size_t length, pjrt_needs *needs,
                              ls_message *why)
 {
-    packed options = compile_options(p, team);
+    packed options = compile_options(p, team, NULL);
     pjrt_program program = program_of(text, length);
     pjrt_ahead_args args = {
         .topology = p->topology, .program = &program, .options = options.bytes, .options_size = options.used};
@@ -136,15 +141,18 @@ ls_status pjrt_restore(const pjrt *p, const void *bytes, size_t count, pjrt_load
 }
 
 ls_status pjrt_execute(const pjrt *p, pjrt_team team, pjrt_loaded *loaded, pjrt_buffer *const *in, size_t n_in,
-                       pjrt_buffer **out, size_t n_out, pjrt_event **done, ls_message *why)
+                       pjrt_buffer **out, size_t n_out, bool is_joint, pjrt_event **done, ls_message *why)
 {
-    static _Atomic int32_t launches;
+    /* Those of all processes together have the same number in all of them. */
+    enum { ALONE = 1 << 30 };
+    static _Atomic uint32_t alone, together;
+    int32_t launch = (int32_t)(is_joint ? ++together % ALONE : ALONE + ++alone % ALONE);
     pjrt_buffer *const *arguments[PJRT_MOST_CHIPS], **outputs[PJRT_MOST_CHIPS];
     for (size_t i = 0; i < (size_t)team.count; i++) {
         arguments[i] = in + i * n_in;
         outputs[i] = out + i * n_out;
     }
-    pjrt_execute_options options = {.size = sizeof options, .launch_id = ++launches};
+    pjrt_execute_options options = {.size = sizeof options, .launch_id = launch};
     pjrt_execute_args args = {.loaded = loaded,
                               .options = &options,
                               .arguments = arguments,

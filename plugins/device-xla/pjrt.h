@@ -14,9 +14,11 @@ typedef struct pjrt {
     pjrt_chip *const *chips;       /* of this process; NULL: those of the topology are not there */
     int *chip_ids;                 /* their numbers among those of all processes; NULL: 0, 1, ... */
     size_t chip_count;
-    char platform[80]; /* "cpu", "tpu" */
-    char version[200]; /* of the compiler, in the library's words */
-    uint64_t identity; /* stands for all that a compiled program depends on but its text */
+    bool knows_others;   /* the client has chips of other processes, too */
+    bool numbers_itself; /* its process is told which one it is by the environment */
+    char platform[80];   /* "cpu", "tpu" */
+    char version[200];   /* of the compiler, in the library's words */
+    uint64_t identity;   /* stands for all that a compiled program depends on but its text */
 } pjrt;
 
 /* Set the reason, and return the status. */
@@ -32,8 +34,12 @@ ls_status xla_refuse(ls_message *why, ls_status status, const char *format, ...)
 
 /* The path of the library that would be loaded. False: there is none, and `why` lists the places. */
 bool pjrt_find(char *path, size_t size, ls_message *why);
-/* Load the library and make a client, once per process: later calls return the same. */
-ls_status pjrt_start(const pjrt **started, ls_message *why);
+/* Load the library and make a client, once per process: later calls return the same. peers: NULL, or those that do so
+ * together with this process. */
+ls_status pjrt_start(const ls_peers *peers, const pjrt **started, ls_message *why);
+/* What a client needs to become one with those of its peers (meet.c). */
+ls_status pjrt_meet(const pjrt *p, const ls_peers *peers, pjrt_value options[2], pjrt_create_args *create,
+                    ls_message *why);
 
 /* Set `identity` of a client. */
 ls_status pjrt_identify(pjrt *p, ls_message *why);
@@ -61,7 +67,7 @@ ls_status pjrt_measure(const pjrt *p, const pjrt_executable *executable, pjrt_ne
 /* ---- programs and arrays (pjrt.c) ---- */
 
 /* Chips of this process that execute programs together, each its part of them. */
-enum { PJRT_MOST_CHIPS = 8 };
+enum { PJRT_MOST_CHIPS = 8, PJRT_MOST_JOINT = 2048 };
 
 typedef struct pjrt_team {
     int first, count; /* of pjrt.chips */
@@ -74,9 +80,15 @@ typedef struct pjrt_shape {
     const int64_t *dim;
 } pjrt_shape;
 
-/* Shardings in the text say what each chip of the team has of an array. */
-ls_status pjrt_compile(const pjrt *p, pjrt_team team, const char *text, size_t length, pjrt_loaded **loaded,
-                       ls_message *why);
+/* Teams of several processes that execute a program together: replicas of it, numbered by rank. */
+typedef struct pjrt_joint {
+    int rank, count; /* 0: this process executes programs alone */
+    int *ids;        /* [count][PJRT_MOST_CHIPS]: numbers of their chips */
+} pjrt_joint;
+
+/* Shardings in the text say what each chip of the team has of an array. joint: NULL, or the other teams. */
+ls_status pjrt_compile(const pjrt *p, pjrt_team team, const pjrt_joint *joint, const char *text, size_t length,
+                       pjrt_loaded **loaded, ls_message *why);
 /* Compile for the topology, to see what the program needs there. */
 ls_status pjrt_compile_ahead(const pjrt *p, pjrt_team team, const char *text, size_t length, pjrt_needs *needs,
                              ls_message *why);
@@ -87,7 +99,7 @@ ls_status pjrt_restore(const pjrt *p, const void *bytes, size_t count, pjrt_load
 /* Enqueue. in: [chips][n_in], out: [chips][n_out]. done[chip], which the caller awaits, says when it has ended on that
  * chip and whether it failed. */
 ls_status pjrt_execute(const pjrt *p, pjrt_team team, pjrt_loaded *loaded, pjrt_buffer *const *in, size_t n_in,
-                       pjrt_buffer **out, size_t n_out, pjrt_event **done, ls_message *why);
+                       pjrt_buffer **out, size_t n_out, bool is_joint, pjrt_event **done, ls_message *why);
 
 /* The host memory may be reused when it returns. */
 ls_status pjrt_upload(const pjrt *p, int chip, const void *from, pjrt_shape shape, pjrt_buffer **buffer,

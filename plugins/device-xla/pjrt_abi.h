@@ -51,6 +51,7 @@ static_assert(offsetof(pjrt_table, function) == 40, "position of the first funct
     PJRT_FUNCTION(Client_Destroy, 11)                                                                                  \
     PJRT_FUNCTION(Client_PlatformName, 12)                                                                             \
     PJRT_FUNCTION(Client_PlatformVersion, 14)                                                                          \
+    PJRT_FUNCTION(Client_Devices, 15)                                                                                  \
     PJRT_FUNCTION(Client_AddressableDevices, 16)                                                                       \
     PJRT_FUNCTION(Client_Compile, 20)                                                                                  \
     PJRT_FUNCTION(Client_BufferFromHostBuffer, 22)                                                                     \
@@ -140,13 +141,56 @@ typedef struct pjrt_code_args {
 } pjrt_code_args;
 PJRT_SIZE(pjrt_code_args, 32);
 
+/* Functions for a store of keys that processes share. Values belong to `release`; errors are made by `error`. */
+typedef pjrt_error *pjrt_callback_error(int code, const char *text, size_t length);
+
+typedef struct pjrt_get_args {
+    PJRT_HEAD;
+    const char *key;
+    size_t key_size;
+    int32_t milliseconds;
+    pjrt_callback_error *const *error;
+    void *user;
+    char *value;                  /* out */
+    size_t value_size;            /* out */
+    void (*release)(char *value); /* out */
+} pjrt_get_args;
+PJRT_SIZE(pjrt_get_args, 80);
+
+typedef struct pjrt_try_get_args {
+    PJRT_HEAD;
+    const char *key;
+    size_t key_size;
+    pjrt_callback_error *const *error;
+    void *user;
+    char *value;                  /* out */
+    size_t value_size;            /* out */
+    void (*release)(char *value); /* out */
+} pjrt_try_get_args;
+PJRT_SIZE(pjrt_try_get_args, 72);
+
+typedef struct pjrt_put_args {
+    PJRT_HEAD;
+    const char *key;
+    size_t key_size;
+    const char *value;
+    size_t value_size;
+    pjrt_callback_error *const *error;
+    void *user;
+} pjrt_put_args;
+PJRT_SIZE(pjrt_put_args, 64);
+
 typedef struct pjrt_create_args {
     PJRT_HEAD;
-    const void *options;
+    const struct pjrt_value *options;
     size_t option_count;
-    void *get, *get_user, *put, *put_user; /* callbacks of a store that processes share */
-    pjrt_client *client;                   /* out */
-    void *try_get, *try_get_user;
+    pjrt_error *(*get)(pjrt_get_args *args);
+    void *get_user;
+    pjrt_error *(*put)(pjrt_put_args *args);
+    void *put_user;
+    pjrt_client *client; /* out */
+    pjrt_error *(*try_get)(pjrt_try_get_args *args);
+    void *try_get_user;
 } pjrt_create_args;
 PJRT_SIZE(pjrt_create_args, 88);
 
@@ -297,7 +341,7 @@ PJRT_SIZE(pjrt_memory_args, 112);
 
 enum { PJRT_VALUE_INTEGER = 1, PJRT_VALUE_FLOAT = 3 };
 
-/* An attribute of a topology, or a property of a program. */
+/* An attribute of a topology, a property of a program, or an option of a client. */
 typedef struct pjrt_value {
     PJRT_HEAD;
     const char *name;

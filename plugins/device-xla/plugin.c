@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "xla.h"
+#include "group.h"
 
 /* A recording this long is executed: memory of activations would pile up in loops without marks. */
 enum { MOST_CALLS = 20000 };
@@ -177,6 +177,7 @@ static void device_close(void *device)
     free(d->recording.key);
     free(d->storages);
     free(d->spare);
+    free(d->joint.ids);
     pthread_mutex_destroy(&d->lock);
     free(d);
 }
@@ -184,14 +185,20 @@ static void device_close(void *device)
 static ls_status device_open(const ls_host *host, const ls_device_open_args *args, void **device, ls_message *why)
 {
     const pjrt *p;
-    XLA_TRY(pjrt_start(&p, why));
+    XLA_TRY(pjrt_start(args->peers, &p, why));
     pjrt_team team;
+    pjrt_joint joint = {.count = 0};
     XLA_TRY(xla_find_team(p, args->index, &team, why));
+    if (args->peers && p->client) XLA_TRY(xla_find_joint(p, team, args->peers, &joint, why));
     xla_device *d = calloc(1, sizeof *d);
-    if (!d) return xla_refuse(why, LS_ERR_MEMORY, "device \"xla\": no memory to open it");
+    if (!d) {
+        free(joint.ids);
+        return xla_refuse(why, LS_ERR_MEMORY, "device \"xla\": no memory to open it");
+    }
     d->host = host;
     d->pjrt = p;
     d->team = team;
+    d->joint = joint;
     d->recording.end = &d->recording.first;
     pthread_mutex_init(&d->lock, NULL);
     *device = d;
@@ -215,6 +222,7 @@ static const ls_device_table table = {
     .run = device_run,
     .supports = device_supports,
     .mark = device_mark,
+    .group = &xla_groups,
 };
 
 __attribute__((visibility("default"))) ls_plugin_entry ls_plugin_v2;

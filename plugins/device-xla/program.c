@@ -73,8 +73,8 @@ static void write_result(const xla_device *d, const xla_storage *s, shlo_value r
 static void write_head(const xla_device *d, const xla_program *program, const xla_place *places,
                        const shlo_value *result, shlo *text)
 {
-    shlo_print(text, "module @step attributes {mhlo.num_replicas = 1 : i32, mhlo.num_partitions = %d : i32} {\n",
-               d->team.count);
+    shlo_print(text, "module @step attributes {mhlo.num_replicas = %d : i32, mhlo.num_partitions = %d : i32} {\n",
+               program->is_joint ? d->joint.count : 1, d->team.count);
     if (d->team.count > 1) shlo_print(text, "  sdy.mesh @chips = <[\"rows\"=%d]>\n", d->team.count);
     shlo_print(text, "  func.func public @main(");
     for (size_t i = 0; i < program->n_in; i++) {
@@ -114,6 +114,7 @@ static void write_all(const xla_device *d, xla_lowering *l, xla_program *program
         l->call = &n->call;
         xla_lowering_of(n->call.op)(l, &n->call);
     }
+    program->is_joint = l->is_joint;
     program->can_fail = l->can_fail;
     find_results(d, l->places, program);
     find_arguments(d, l->places, program);

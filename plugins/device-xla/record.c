@@ -181,6 +181,7 @@ void xla_recording_clear(xla_device *d)
     }
     r->first = NULL;
     r->end = &r->first;
-    r->calls = r->mentions = r->key_bytes = 0;
+    r->calls = r->mentions = r->key_bytes = r->hashed = 0;
+    r->state = 0;
     r->failed = false;
 }

@@ -96,7 +96,8 @@ static ls_status execute(xla_device *d, const xla_program *program, ls_message *
     if (!status) status = bring_arguments(d, program, arguments, why);
     if (!status) status = xla_wait(d, why);
     if (!status)
-        status = pjrt_execute(d->pjrt, d->team, program->loaded, arguments, n_in, results, n_out, d->running, why);
+        status = pjrt_execute(d->pjrt, d->team, program->loaded, arguments, n_in, results, n_out, program->is_joint,
+                              d->running, why);
     if (!status) {
         d->is_running = true;
         d->counts.executed++;

@@ -46,6 +46,8 @@ typedef struct xla_recording {
     size_t mentions, mention_room;
     uint8_t *key; /* what tells it from other recordings */
     size_t key_bytes, key_room;
+    size_t hashed; /* bytes of the key that `state` stands for: see group.c */
+    uint64_t state;
     bool failed; /* out of memory */
 } xla_recording;
 
@@ -57,6 +59,7 @@ typedef struct xla_device {
     const ls_host *host;
     const pjrt *pjrt;
     pjrt_team team;
+    pjrt_joint joint;
     pthread_mutex_t lock;
     xla_storage *storages; /* [0] is unused */
     size_t storage_count, storage_room;
@@ -81,6 +84,9 @@ typedef struct xla_device {
 int xla_count(void);
 /* The chips of device `index`. */
 ls_status xla_find_team(const pjrt *p, int index, pjrt_team *team, ls_message *why);
+/* The teams of all processes, which execute programs together if their clients know each other: else joint->count is
+ * 0. */
+ls_status xla_find_joint(const pjrt *p, pjrt_team team, const ls_peers *peers, pjrt_joint *joint, ls_message *why);
 
 /* ---- storages (storage.c) ---- */
 

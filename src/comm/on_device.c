@@ -17,7 +17,8 @@ typedef struct intent {
     int32_t kind, dtype, op, peer;
     int64_t count; /* 0 where ranks may differ in it */
     uint64_t shape;
-    char site[40]; /* for messages; not compared */
+    uint64_t state; /* of the group: see ls_group_table */
+    char site[40];  /* for messages; not compared */
 } intent;
 
 /* A communicator's state for one device. */
@@ -111,8 +112,9 @@ static ls_status open_group(ls_comm *comm, ls_comm_device *d, member *all, ls_me
     return status;
 }
 
-static intent intent_of(const ls_comm_call *call)
+static intent intent_of(const ls_comm_device *d, const ls_comm_call *call)
 {
+    const ls_group_table *table = d->device->table.group;
     bool same_count =
         call->kind == LS_COMM_ALL_REDUCE || call->kind == LS_COMM_REDUCE || call->kind == LS_COMM_BROADCAST;
     intent mine = {.kind = (int32_t)call->kind,
@@ -120,7 +122,8 @@ static intent intent_of(const ls_comm_call *call)
                    .op = (int32_t)call->op,
                    .peer = call->peer,
                    .count = same_count ? call->count : 0,
-                   .shape = call->shape};
+                   .shape = call->shape,
+                   .state = table->state ? table->state(d->group) : 0};
     snprintf(mine.site, sizeof mine.site, "%s", call->site ? call->site : "");
     return mine;
 }
@@ -134,7 +137,7 @@ static void describe(const intent *x, char *text, size_t size)
 /* No device starts before all ranks have arrived with the same call, so that none waits for a process that failed. */
 static ls_status agree(ls_comm *comm, ls_comm_device *d, const ls_comm_call *call, ls_message *why)
 {
-    intent mine = intent_of(call);
+    intent mine = intent_of(d, call);
     ls_comm_call all = {.kind = LS_COMM_ALL_GATHER,
                         .dtype = LS_U8,
                         .count = sizeof mine,
@@ -144,6 +147,12 @@ static ls_status agree(ls_comm *comm, ls_comm_device *d, const ls_comm_call *cal
     ls_status status = comm->table->run(comm, &all, why); /* part of the call that a profile counts */
     for (int r = 1; r < comm->size && !status; r++) {
         if (memcmp(&d->intents[0], &d->intents[r], offsetof(intent, site)) == 0) continue;
+        if (memcmp(&d->intents[0], &d->intents[r], offsetof(intent, state)) == 0)
+            return ls_explain(
+                why, LS_ERR_PEER,
+                "ranks 0 and %d computed different things before %s, but compile one program: read numbers "
+                "(ls_item, ls_read) and make tensors in all processes, or in none",
+                r, mine.site);
         char first[96], other[96];
         describe(&d->intents[0], first, sizeof first);
         describe(&d->intents[r], other, sizeof other);

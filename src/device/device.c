@@ -223,7 +223,7 @@ bool ls_device_identify(const ls_device *device, char *text, size_t size)
 
 /* ---- opening ---- */
 
-ls_device *ls_device_open(const char *name, ls_status *status, ls_message *why)
+ls_device *ls_device_open(const char *name, const ls_peers *peers, ls_status *status, ls_message *why)
 {
     const char *colon = find_index(name);
     int index = colon ? atoi(colon + 1) : 0;
@@ -244,7 +244,7 @@ ls_device *ls_device_open(const char *name, ls_status *status, ls_message *why)
                        count == 1 ? " is" : "s are");
         goto close_device;
     }
-    ls_device_open_args args = {.size = sizeof args, .index = index, .owner = (ls_owner *)device};
+    ls_device_open_args args = {.size = sizeof args, .index = index, .owner = (ls_owner *)device, .peers = peers};
     *status = table.open(&host, &args, &device->handle, why);
     if (*status && !why->text[0])
         ls_message_set(why, "device \"%.64s\" could not be opened, for an unknown reason", name);

@@ -26,9 +26,9 @@ typedef struct ls_device {
 
 extern const ls_device_table ls_cpu_device;
 
-/* Open "cpu", "NAME" or "NAME:INDEX", where NAME is that of a plug-in or the path of its shared object. NULL on
- * failure, with the reason in *status and `why`. */
-ls_device *ls_device_open(const char *name, ls_status *status, ls_message *why);
+/* Open "cpu", "NAME" or "NAME:INDEX", where NAME is that of a plug-in or the path of its shared object; together with
+ * `peers`, if there are any. NULL on failure, with the reason in *status and `why`. */
+ls_device *ls_device_open(const char *name, const ls_peers *peers, ls_status *status, ls_message *why);
 void ls_device_close(ls_device *device);
 
 static inline bool ls_device_has(const ls_device *device, uint32_t trait)
@@ -39,6 +39,12 @@ static inline bool ls_device_has(const ls_device *device, uint32_t trait)
 static inline bool ls_device_is_host(const ls_device *device)
 {
     return ls_device_has(device, LS_TRAIT_HOST);
+}
+
+/* It compiles what was submitted: processes that train together submit the same, in the same order. */
+static inline bool ls_device_records(const ls_device *device)
+{
+    return ls_device_has(device, LS_TRAIT_STORAGES);
 }
 
 /* False: compose the operator from others. */

@@ -49,7 +49,8 @@ static ls_tensor *finish(ls_opcode op, ls_comm_kind kind, ls_tensor *x, ls_tenso
     ls_message why = {{0}};
     ls_node *node;
     if (!ls_is_valid(from)) return refuse(run);
-    if (kind == LS_COMM_BROADCAST && comm->rank == attrs->collective.root && !ls_raw_copy(y, x)) return refuse(run);
+    bool gives = comm->rank == attrs->collective.root || ls_device_records(y->storage->device);
+    if (kind == LS_COMM_BROADCAST && gives && !ls_raw_copy(y, x)) return refuse(run);
     char site[80], text[LS_TEXT];
     snprintf(site, sizeof site, "%s of %s", ls_op_table[op].name, ls_operand_text(&x->view, text));
     ls_shape shape = ls_view_shape(&x->view);

@@ -62,10 +62,16 @@ static ls_status broadcast(ls_comm *comm, ls_comm_request *request, ls_message *
     return ls_comm_run_on(comm, p->device, &call, why);
 }
 
+/* Does this process pack buffers, or unpack them? */
+static bool takes_part(ls_reducer *p, bool packs)
+{
+    return (ls_reducer_comm(p)->rank == p->source) == packs || ls_device_records(p->device);
+}
+
 bool ls_buffers_start(ls_reducer *p)
 {
     if (!p->buffer_count) return true;
-    if (!make_room(p) || (ls_reducer_comm(p)->rank == p->source && !copy_all(p, true))) return false;
+    if (!make_room(p) || (takes_part(p, true) && !copy_all(p, true))) return false;
     p->sending = (ls_comm_request){.work = broadcast, .user = p};
     ls_comm_start(p->queue, &p->sending);
     return true;
@@ -77,5 +83,5 @@ bool ls_buffers_wait(ls_reducer *p)
     if (!p->sending.work) return true;
     bool ok = ls_reducer_check(p, ls_comm_wait(p->queue, &p->sending, &why), &why, "ls_backward");
     p->sending.work = NULL;
-    return ok && (ls_reducer_comm(p)->rank == p->source || copy_all(p, false));
+    return ok && (!takes_part(p, false) || copy_all(p, false));
 }

@@ -17,6 +17,7 @@ bool ls_together_begin(ls_run *run)
                             .shard = run->step->share.optimizer,
                             .bucket_bytes = (size_t)run->session->bucket_cap_mb << 20};
     if (!ls_session_workers(run, "ls_prepare", &opts.workers)) return false;
+    if (ls_device_records(run->device)) opts.workers.count = 0; /* another thread would change the order */
     run->step->reducer = ls_reducer_new(run, run->comm, opts);
     return run->step->reducer != NULL;
 }

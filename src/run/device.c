@@ -120,6 +120,27 @@ static bool take_own(ls_run *run, const char *plugin, char *name, size_t size)
     return devices_differ(run, plain, index, count);
 }
 
+/* ---- together ---- */
+
+static ls_status gather(void *user, const void *mine, void *all, size_t bytes, ls_message *why)
+{
+    const ls_run *run = user;
+    return ls_comm_all_gather(run->comm, mine, all, bytes, "ls_init: devices of processes", why);
+}
+
+static void open_together(ls_run *run, const char *name)
+{
+    ls_peers peers = {.rank = ls_rank(run),
+                      .size = ls_world_size(run),
+                      .is_local = ls_local_world_size(run) == ls_world_size(run),
+                      .host = run->session->meeting_host,
+                      .user = run,
+                      .all_gather = gather};
+    run->peers = &peers;
+    run->device = ls_device_named(run, name);
+    run->peers = NULL;
+}
+
 void ls_run_open_device(ls_run *run, const char *given)
 {
     decider who;
@@ -128,7 +149,8 @@ void ls_run_open_device(ls_run *run, const char *given)
     if (!name) return;
     snprintf(own, sizeof own, "%s", name);
     if (ls_world_size(run) > 1 && strcmp(name, "cpu") != 0 && !take_own(run, name, own, sizeof own)) return;
-    run->device = ls_device_named(run, own);
+    if (ls_world_size(run) > 1) open_together(run, own);
+    else run->device = ls_device_named(run, own);
     if (run->device) return;
     ls_errors why = run->errors;
     fail(run, who, why.code, name, why.message);

@@ -16,6 +16,7 @@ typedef struct ls_rank_guard ls_rank_guard;
 
 typedef struct ls_session {
     int local_rank, local_world;
+    char meeting_host[256];   /* of rank 0, as the launcher named it; "": it did not */
     bool pinned;              /* CPUs are reserved for it */
     ls_dtype compression;     /* of gradients in transit; 0: none */
     int64_t bucket_cap_mb;    /* of gradients that are sent together */

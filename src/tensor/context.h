@@ -96,8 +96,9 @@ struct ls_run {
     ls_errors errors;
     const char *site; /* the running module, or the one whose gradients are computed; NULL: none (site.h) */
     ls_site *sites;
-    ls_device *device;  /* where tensors are made */
-    ls_device *devices; /* all open devices */
+    ls_device *device;     /* where tensors are made */
+    ls_device *devices;    /* all open devices */
+    const ls_peers *peers; /* while all processes open their devices together; else NULL */
     ls_ring tensors;
     ls_slab storages, nodes, leaves;
     ls_tensor poison;

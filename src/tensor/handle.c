@@ -170,7 +170,7 @@ ls_device *ls_device_named(ls_run *run, const char *name)
         if (ls_device_answers(d, name)) return d;
     ls_status status;
     ls_message why = {{0}};
-    ls_device *device = ls_device_open(name, &status, &why);
+    ls_device *device = ls_device_open(name, run->peers, &status, &why);
     if (!device) {
         ls_fail(&run->errors, status, "%s", why.text);
         return NULL;

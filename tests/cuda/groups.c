@@ -111,7 +111,7 @@ int main(int argc, char **argv)
     ls_status status;
     if (argc > 1) check_filter = argv[1];
     void *nccl = dlopen("libnccl.so.2", RTLD_LAZY);
-    device = ls_device_open(CUDA_DEVICE, &status, &why);
+    device = ls_device_open(CUDA_DEVICE, NULL, &status, &why);
     if (!device) return printf("FAIL %s\n", why.text), 1;
     table = device->table.group;
     char id[LS_GROUP_ID_BYTES];

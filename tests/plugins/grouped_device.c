@@ -153,7 +153,12 @@ extern ls_plugin_entry ls_plugin_v2;
 
 const ls_device_table *ls_plugin_v2(const ls_host *host)
 {
-    static const ls_group_table groups = {group_id, group_open, group_run, group_error, group_abort, group_close};
+    static const ls_group_table groups = {.id = group_id,
+                                          .open = group_open,
+                                          .run = group_run,
+                                          .error = group_error,
+                                          .abort = group_abort,
+                                          .close = group_close};
     static _Thread_local ls_device_table table; /* runs of several threads ask for it; the library copies it */
     const ls_device_table *plain = async_plugin(host);
     if (!plain) return NULL;

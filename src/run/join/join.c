@@ -81,5 +81,6 @@ bool ls_session_find_others(ls_run *run)
     ls_session_join(run, comm);
     run->session->local_rank = place.local_rank;
     run->session->local_world = place.local_world;
+    snprintf(run->session->meeting_host, sizeof run->session->meeting_host, "%s", who.master_addr);
     return true;
 }

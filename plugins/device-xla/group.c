@@ -1,0 +1,125 @@
+/* group.c - collectives between the chips of several processes, as operations of the program that is recorded.
+ *
+ * All processes compile a program with such an operation for all of their chips together, and each executes its part:
+ * the programs must be the same, and so must be what was recorded before a collective. */
+#include "group.h"
+
+#include <stdlib.h>
+
+#include "hash.h"
+
+typedef struct group {
+    xla_device *device;
+    int size;
+} group;
+
+static ls_status group_id(void *device, char id[LS_GROUP_ID_BYTES], ls_message *why)
+{
+    const xla_device *d = device;
+    (void)id;
+    if (d->joint.count) return LS_OK;
+    return xla_refuse(why, LS_ERR_UNSUPPORTED, "XLA's %s library does not connect the processes of a job",
+                      d->pjrt->platform);
+}
+
+static ls_status group_open(void *device, const char id[LS_GROUP_ID_BYTES], int rank, int size, void **to,
+                            ls_message *why)
+{
+    xla_device *d = device;
+    (void)id;
+    if (rank != d->joint.rank || size != d->joint.count)
+        return xla_refuse(why, LS_ERR_UNSUPPORTED, "XLA connects all %d processes of the job, not %d of them",
+                          d->joint.count, size);
+    group *g = malloc(sizeof *g);
+    if (!g) return xla_refuse(why, LS_ERR_MEMORY, "no memory for a group");
+    *g = (group){d, size};
+    *to = g;
+    return LS_OK;
+}
+
+/* ---- calls ---- */
+
+static bool is_float(ls_dtype dtype)
+{
+    return dtype == LS_F16 || dtype == LS_BF16 || dtype == LS_F32 || dtype == LS_F64;
+}
+
+/* The row of ops.def; LS_OP_COUNT: the host makes the call. Parts of different sizes have no row. */
+static ls_opcode row_of(const ls_comm_call *call)
+{
+    bool combines = call->op != LS_REDUCE_NONE && (call->op != LS_REDUCE_MEAN || is_float(call->dtype));
+    if (call->counts || call->dtype == LS_BOOL) return LS_OP_COUNT;
+    switch (call->kind) {
+    case LS_COMM_ALL_REDUCE: return combines ? LS_OP_all_reduce : LS_OP_COUNT;
+    case LS_COMM_REDUCE_SCATTER: return combines ? LS_OP_reduce_scatter : LS_OP_COUNT;
+    case LS_COMM_ALL_GATHER: return LS_OP_all_gather;
+    case LS_COMM_BROADCAST: return LS_OP_broadcast;
+    default: return LS_OP_COUNT;
+    }
+}
+
+static ls_operand row(const void *data, ls_dtype dtype, int64_t count)
+{
+    return (ls_operand){.data = (void *)(uintptr_t)data, .dtype = dtype, .ndim = 1, .dim = {count}, .stride = {1}};
+}
+
+static ls_status group_run(void *handle, ls_stream *stream, const ls_comm_call *call, ls_message *why)
+{
+    const group *g = handle;
+    ls_opcode op = row_of(call);
+    (void)stream;
+    if (op == LS_OP_COUNT) return LS_ERR_UNSUPPORTED;
+    if (call->count == 0) return LS_OK;
+    int64_t in_parts = op == LS_OP_reduce_scatter ? g->size : 1, out_parts = op == LS_OP_all_gather ? g->size : 1;
+    const void *from = op == LS_OP_broadcast ? call->out : call->in;
+    ls_operand in = row(from, call->dtype, call->count * in_parts);
+    ls_operand out = row(call->out, call->dtype, call->count * out_parts);
+    ls_call recorded = {.op = op, .n_in = 1, .n_out = 1, .in = {&in}, .out = {&out}};
+    recorded.attrs.collective.op = (int32_t)call->op;
+    recorded.attrs.collective.root = call->peer;
+    recorded.attrs.collective.group = g->size;
+    pthread_mutex_lock(&g->device->lock);
+    ls_status status = xla_record(g->device, &recorded, why);
+    pthread_mutex_unlock(&g->device->lock);
+    return status;
+}
+
+static uint64_t group_state(void *handle)
+{
+    const group *g = handle;
+    xla_recording *r = &g->device->recording;
+    uint64_t hash[2];
+    pthread_mutex_lock(&g->device->lock);
+    xla_hash(r->key + r->hashed, r->key_bytes - r->hashed, hash); /* of what came since the last collective */
+    r->hashed = r->key_bytes;
+    r->state = xla_hash_blend(r->state ^ hash[0]);
+    uint64_t state = r->state;
+    pthread_mutex_unlock(&g->device->lock);
+    return state;
+}
+
+/* What failed is told when a step is waited for. */
+static ls_status group_error(void *handle, ls_message *why)
+{
+    (void)handle, (void)why;
+    return LS_OK;
+}
+
+/* A program that is being executed cannot be called off: XLA ends it when a process is gone. */
+static void group_abort(void *handle)
+{
+    (void)handle;
+}
+
+static void group_close(void *handle)
+{
+    free(handle);
+}
+
+const ls_group_table xla_groups = {.id = group_id,
+                                   .open = group_open,
+                                   .run = group_run,
+                                   .error = group_error,
+                                   .abort = group_abort,
+                                   .close = group_close,
+                                   .state = group_state};
