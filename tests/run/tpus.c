@@ -144,11 +144,15 @@ static void more_processes_than_chips_are_refused(void)
 
 static const char *self;
 
-/* Started again as a program that launches a function. */
-static int start_and_end(void *unused)
+/* Started again as a program that launches a function. Fails unless the process knows its chip. */
+static int check_chip(void *unused)
 {
     (void)unused;
-    return ls_finish(ls_init(NULL, NULL));
+    ls_run *run = ls_init(NULL, NULL);
+    const char *chip = getenv("TPU_VISIBLE_CHIPS");
+    bool needs_one = ls_world_size(run) > 1 && strncmp(ls_device_of(ls_zeros(run, LS_F32, 1)), "xla", 3) == 0;
+    bool right = needs_one ? chip && atoi(chip) == ls_local_rank(run) : !chip;
+    return ls_finish(run) || !right;
 }
 
 static void a_launch_says_on_what(void)
@@ -212,8 +216,7 @@ static void the_command_shows_and_tests_them(void)
 int main(int argc, char **argv)
 {
     self = argv[0];
-    if (argc > 2 && strcmp(argv[1], "launch") == 0)
-        return ls_launch(start_and_end, NULL, .num_processes = atoi(argv[2]));
+    if (argc > 2 && strcmp(argv[1], "launch") == 0) return ls_launch(check_chip, NULL, .num_processes = atoi(argv[2]));
     if (argc > 1) check_filter = argv[1];
     CHECK_RUN(a_tpu_is_used_without_a_word);
     CHECK_RUN(a_tpu_that_fails_says_how_to_go_on);
