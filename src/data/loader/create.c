@@ -4,7 +4,7 @@
 #include "base/cpus.h"
 #include "base/memory.h"
 #include "base/opts.h"
-#include "data/image/image.h"
+#include "data/loader/fields.h"
 
 enum { MOST_WORKERS = 8, MOST_THREADS = 1024 };
 
@@ -59,84 +59,14 @@ static bool options_fit(ls_run *run, const ls_dataset *set, const ls_loader_opts
     return true;
 }
 
-/* Plain pixels have a size; a transform may change it. */
-static bool resolve_pixels(ls_loader *loader, ls_field *field)
-{
-    ls_run *run = loader->object.run;
-    const ls_transform *transform = &loader->opts.transform;
-    if (!transform->count && !transform->normalized) return true;
-    if (field->shape[0] == 1 || field->shape[0] == 3) {
-        ls_transform_size_after(transform, &field->shape[1], &field->shape[2]);
-        return true;
-    }
-    ls_fail(&run->errors, LS_ERR_VALUE, "ls_loader_new: .transform is for images of 1 or 3 channels; \"%s\" has %lld",
-            field->name, (long long)field->shape[0]);
-    return false;
-}
-
-/* Size and type of images, from the transform. */
-static bool resolve_picture(ls_loader *loader, ls_field *field)
-{
-    ls_run *run = loader->object.run;
-    ls_transform *transform = &loader->opts.transform;
-    ls_dtype dtype = loader->opts.dtype;
-    bool raw = field->shape[0] != 0;
-    if (dtype && dtype != LS_F32 && dtype != LS_U8) {
-        ls_fail(&run->errors, LS_ERR_DTYPE, "ls_loader_new: .dtype = %s; images must be f32 or u8",
-                ls_dtype_name(dtype));
-        return false;
-    }
-    ls_message why = {{0}};
-    if (dtype) transform->dtype = (int32_t)dtype;
-    ls_status status = ls_transform_check(transform, &why);
-    if (status) return ls_fail(&run->errors, status, "ls_loader_new: .transform: %s", why.text), false;
-    field->dtype = ls_transform_dtype(transform);
-    if (raw) return resolve_pixels(loader, field);
-    int64_t height, width;
-    if (!ls_transform_size(transform, &height, &width))
-        return refuse(run,
-                      "images of different sizes cannot form a batch; use a transform that gives one size, such as "
-                      ".transform = ls_resize(224)");
-    field->shape[0] = 3, field->shape[1] = height, field->shape[2] = width;
-    return true;
-}
-
-/* Decoded bytes are a quarter of the size of f32: copy images as bytes if the device can convert them. */
-static bool copied_as_bytes(const ls_loader *loader, int i)
-{
-    const ls_device *device = loader->object.run->device;
-    const ls_field *declared = &loader->set->fields[i];
-    return declared->image && !declared->shape[0] && loader->fields[i].dtype == LS_F32 && !ls_device_is_host(device) &&
-           ls_device_supports(device, LS_OP_normalize);
-}
-
 static bool resolve_fields(ls_loader *loader)
 {
-    const ls_dataset *set = loader->set;
-    bool pictures = false;
-    for (int i = 0; i < set->field_count; i++) {
-        loader->fields[i] = set->fields[i];
-        if (!set->fields[i].image) continue;
-        pictures = true;
-        if (!resolve_picture(loader, &loader->fields[i])) return false;
-    }
-    if (!pictures && (loader->opts.transform.count || loader->opts.dtype))
-        return refuse(loader->object.run, ".transform and .dtype are for images, but this dataset has none");
-    loader->prefetcher.set = set;
-    loader->prefetcher.reading = (ls_reading){
-        .fields = loader->fields,
-        .declared = set->fields,
-        .field_count = set->field_count,
-        .transform = &loader->opts.transform,
-        .pad_multiple = loader->opts.pad_multiple,
-    };
-    ls_reading *reading = &loader->prefetcher.reading;
-    for (int i = 0; i < set->field_count; i++) {
-        reading->as_bytes[i] = copied_as_bytes(loader, i);
-        reading->bytes[i] = ls_field_bytes(&loader->fields[i]);
-        if (reading->as_bytes[i]) reading->bytes[i] /= ls_dtype_size(LS_F32);
-    }
-    return true;
+    ls_fields_wanted wanted = {.fields = loader->fields,
+                               .transform = &loader->opts.transform,
+                               .dtype = loader->opts.dtype,
+                               .pad_multiple = loader->opts.pad_multiple};
+    loader->prefetcher.set = loader->set;
+    return ls_fields_resolve(loader->object.run, "ls_loader_new", loader->set, &wanted, &loader->prefetcher.reading);
 }
 
 /* The order of an epoch is allocated once: a permutation or, if larger, the draws. */

@@ -1,10 +1,11 @@
 /* loader.h - the internals of a loader.
  *
- * In the order of the data: create.c turns options into a loader, sampler.c orders the samples of an epoch, shard.c
- * computes which of them make this rank's batches, prefetcher.c and its threads write those into a ring of batch slots
- * (batch_slot.c; stream.c for samples of a stream), and loader.c, with ls_next(), delivers them: as tensors of a device
- * (widen.c), or from rank 0 to all (dispatch.c). batch.c gives the program access to a batch, position.c saves and
- * restores the position of a loader. */
+ * In the order of the data: create.c turns options into a loader and fields.c into the fields of its batches, sampler.c
+ * orders the samples of an epoch, shard.c computes which of them make this rank's batches, prefetcher.c and its threads
+ * write those into a ring of batch slots (batch_slot.c; stream.c for samples of a stream), and loader.c, with
+ * ls_next(), delivers them: as tensors of a device (widen.c), or from rank 0 to all (dispatch.c). batch.c gives the
+ * program access to a batch, position.c saves and restores the position of a loader. one.c reads a single sample,
+ * without a loader. */
 #ifndef LOCKSTEP_DATA_LOADER_LOADER_H
 #define LOCKSTEP_DATA_LOADER_LOADER_H
 

@@ -95,6 +95,8 @@ static void one_sample_is_a_batch_of_one(void)
     FAILS_SAYING(ls_dataset_sample(both, 5, fields), "ls_dataset_sample: sample 5 of a zip");
     FAILS_SAYING(ls_dataset_sample(both, -1, fields), "sample -1");
     FAILS_SAYING(ls_dataset_sample(ls_map_dataset_new(both, refuse, NULL), 1, fields), "sample 1: not this one");
+    FAILS_SAYING(ls_dataset_sample(both, 1, fields, .transform = ls_resize(8)),
+                 "ls_dataset_sample: .transform and .dtype");
     CHECK(ls_dataset_sample(NULL, 0, fields) == 0);
 }
 
