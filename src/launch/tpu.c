@@ -16,14 +16,16 @@ static const char *bounds_of_host(int chips)
     return chips == 1 ? "1,1,1" : chips == 2 ? "1,2,1" : chips == 4 ? "2,2,1" : chips == 8 ? "2,4,1" : NULL;
 }
 
-bool ls_tpu_bounds(const char *topology, char *bounds, size_t size)
+/* "4x4" as "4,4,1"; false: it is no arrangement of so many chips. */
+static bool read_bounds(const char *topology, int chips, char bounds[40])
 {
-    int x, y, z = 1, end = 0;
-    if (sscanf(topology, "%dx%dx%d%n", &x, &y, &z, &end) < 3 || topology[end]) {
+    int x = 0, y = 0, z = 0, end = 0;
+    if (sscanf(topology, "%dx%dx%d%n", &x, &y, &z, &end) < 3) {
         z = 1;
-        if (sscanf(topology, "%dx%d%n", &x, &y, &end) < 2 || topology[end]) return false;
+        if (sscanf(topology, "%dx%d%n", &x, &y, &end) < 2) return false;
     }
-    return x > 0 && y > 0 && z > 0 && snprintf(bounds, size, "%d,%d,%d", x, y, z) < (int)size;
+    snprintf(bounds, 40, "%d,%d,%d", x, y, z);
+    return !topology[end] && x > 0 && y > 0 && z > 0 && (long long)x * y * z == chips;
 }
 
 static int count_words(const char *list)
@@ -39,14 +41,14 @@ static bool check_hosts(const ls_plan *plan)
     char bounds[40];
     const char *names = ls_environment_get(plan->inherited, "TPU_WORKER_HOSTNAMES"),
                *topology = ls_environment_get(plan->inherited, "TPU_TOPOLOGY");
-    int hosts = plan->opts.max_hosts;
+    int hosts = plan->opts.max_hosts, chips = hosts * plan->opts.num_processes;
     if (hosts == 1) return true;
-    if (count_words(names) == hosts && topology && ls_tpu_bounds(topology, bounds, sizeof bounds)) return true;
+    if (count_words(names) == hosts && topology && read_bounds(topology, chips, bounds)) return true;
     ls_log_line(
         LS_LOG_ERROR,
         "launch: one process per TPU chip on %d hosts needs TPU_WORKER_HOSTNAMES=name,name,... of all hosts and "
-        "TPU_TOPOLOGY=4x4, the arrangement of all chips; or start one process on each host",
-        hosts);
+        "TPU_TOPOLOGY=4x4, the arrangement of all %d chips; or start one process on each host",
+        hosts, chips);
     return false;
 }
 
@@ -87,7 +89,7 @@ void ls_tpu_environment(const ls_plan *plan, const ls_assignment *a, int local_r
     snprintf(bounds, sizeof bounds, "%s", bounds_of_host(processes));
     if (a->hosts > 1) {
         names = ls_environment_get(plan->inherited, "TPU_WORKER_HOSTNAMES");
-        ls_tpu_bounds(topology, bounds, sizeof bounds);
+        read_bounds(topology, a->world, bounds);
     }
     ls_environment_set(to, "TPU_CHIPS_PER_PROCESS_BOUNDS", "1,1,1");
     ls_environment_set(to, "TPU_PROCESS_BOUNDS", "%s", bounds);

@@ -13,7 +13,4 @@ bool ls_tpu_settle(ls_plan *plan);
 /* Add which chip the worker has, and where the others are. */
 void ls_tpu_environment(const ls_plan *plan, const ls_assignment *assignment, int local_rank, ls_environment *to);
 
-/* "4x4" or "2x2x1" as "4,4,1"; false: it is no such text. */
-bool ls_tpu_bounds(const char *topology, char *bounds, size_t size);
-
 #endif
