@@ -118,6 +118,9 @@ static void hosts_of_a_cluster_need_names(void)
     CHECK(on_host(4, "", LAUNCH "--nnodes 2 --master-addr 127.0.0.1 --nproc-per-node 4 --tpu true") == 2);
     HAS("one process per TPU chip on 2 hosts needs TPU_WORKER_HOSTNAMES=name,name,... of all hosts and "
         "TPU_TOPOLOGY=4x4");
+    CHECK(on_host(4, "TPU_WORKER_HOSTNAMES=a,b TPU_TOPOLOGY=4x4",
+                  LAUNCH "--nnodes 2 --master-addr 127.0.0.1 --nproc-per-node 4 --tpu true") == 2);
+    HAS("the arrangement of all 8 chips");
     CHECK(on_host(4,
                   "TPU_WORKER_HOSTNAMES=a,b TPU_TOPOLOGY=2x4 JOB='" LAUNCH
                   "--nnodes 2 --master-addr 127.0.0.1 --master-port 28641 --nproc-per-node 4 --tpu'",
