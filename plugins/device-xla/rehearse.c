@@ -12,6 +12,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cache.h"
 
@@ -24,7 +25,8 @@ static void report(const xla_device *d, const char *format, ...)
     va_start(list, format);
     vsnprintf(line, sizeof line, format, list);
     va_end(list);
-    const char *path = getenv("LOCKSTEP_XLA_REPORT");
+    const char *path = getenv("LOCKSTEP_XLA_REPORT"), *rank = getenv("RANK");
+    if (rank && strcmp(rank, "0") != 0) return; /* it would say the same */
     FILE *file = path && *path ? fopen(path, "a") : NULL;
     if (file) fprintf(file, "%s\n", line);
     else d->host->log(line);

@@ -79,6 +79,15 @@ static void several_chips_may_be_asked_for(void)
     HAS("LOCKSTEP_XLA_CHIPS=8: this process has 4 tpu chips");
 }
 
+/* All compile the same: one of them reports, and none is left behind. */
+static void a_job_of_several_processes_reports_once(void)
+{
+    CHECK(run("", COMPILE "--topology v5e:2x2 " LOCKSTEP_COMMAND " launch -n 2 " MLP "6") == 0);
+    const char *chips = strstr(output, "v5e:2x2: 4 x");
+    CHECK_MSG(chips && !strstr(chips + 1, "v5e:2x2: 4 x"), "not once in:\n%s", output);
+    HAS("Step 2 needs ");
+}
+
 static void the_library_is_shown(void)
 {
     CHECK(run("LOCKSTEP_DEVICE=cpu", LOCKSTEP_COMMAND " env") == 0);
@@ -125,6 +134,7 @@ int main(void)
     CHECK_RUN(it_ends_after_the_steps_asked_for);
     CHECK_RUN(what_does_not_fit_is_the_compilers_word);
     CHECK_RUN(several_chips_may_be_asked_for);
+    CHECK_RUN(a_job_of_several_processes_reports_once);
     CHECK_RUN(the_library_is_shown);
     CHECK_RUN(chips_must_be_named);
     CHECK_RUN(a_library_may_have_no_such_chips);
