@@ -52,7 +52,7 @@ int xla_count(void)
 {
     const char *text;
     int tpus = count_tpus(), size = chips_of_device(&text);
-    if (size <= 0) return 1; /* what is wrong with it is told when the device is opened */
+    if (size <= 0 || (tpus && tpus < size)) return 1; /* what is wrong with it is told when the device is opened */
     return !tpus ? OF_THE_CPU : tpus / size;
 }
 

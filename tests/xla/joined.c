@@ -14,7 +14,8 @@ enum { PROCESSES = 2, STEPS = 6, SETTLED = 3, ROWS = 4, SAMPLES = PROCESSES * ST
 typedef struct outcome {
     float weight[16 * 8];
     ls_device_counts settled, end;
-    float gathered[PROCESSES * 3], summed[3], sent[3];
+    float gathered[PROCESSES * 3], summed[3], sent[3], part[3], slope[PROCESSES * 3];
+    int64_t largest[2];
     char message[400];
 } outcome;
 
@@ -61,6 +62,16 @@ static void call_collectives(ls_run *run, outcome *out)
     ls_read(ls_all_gather(comm, x), out->gathered, sizeof out->gathered);
     ls_read(ls_all_reduce(comm, x, LS_REDUCE_SUM), out->summed, sizeof out->summed);
     ls_read(ls_broadcast_from(comm, x, 1), out->sent, sizeof out->sent);
+    float all[PROCESSES * 3] = {1, 2, 3, 4, 5, (float)ls_rank(run)};
+    ls_tensor *whole = ls_set_requires_grad(ls_from(run, LS_F32, LS_SHAPE(PROCESSES * 3), all), true);
+    ls_tensor *part = ls_reduce_scatter(comm, whole, LS_REDUCE_MEAN);
+    float weight = (float)ls_rank(run) + 1; /* as a number of the program it would make programs differ */
+    ls_backward(run, ls_sum(ls_mul(part, ls_from(run, LS_F32, LS_SHAPE(1), &weight))));
+    ls_read(ls_detach(part), out->part, sizeof out->part);
+    ls_read(ls_grad(whole), out->slope, sizeof out->slope);
+    int64_t numbers[2] = {ls_rank(run) * 5 - 2, -ls_rank(run) - ((int64_t)1 << 40)};
+    ls_tensor *whole_numbers = ls_from(run, LS_I64, LS_SHAPE(2), numbers);
+    ls_read(ls_all_reduce(comm, whole_numbers, LS_REDUCE_MAX), out->largest, sizeof out->largest);
 }
 
 typedef struct setup {
@@ -200,12 +211,16 @@ static bool same(const float *got, const float *want, int count)
 static void collectives_give_what_the_host_gives(void)
 {
     const float gathered[] = {0, NAN, 3, 1, NAN, 3}, summed[] = {1, NAN, 6}, sent[] = {1, NAN, 3};
+    const float parts[PROCESSES][3] = {{1, 2, 3}, {4, 5, 0.5f}}, slope[] = {0.5f, 0.5f, 0.5f, 1, 1, 1};
     choose(true);
     CHECK(launch(&(setup){.device = XLA_DEVICE}) == 0);
     for (int r = 0; r < PROCESSES; r++) {
         CHECK(same(results[r].gathered, gathered, 6));
         CHECK(same(results[r].summed, summed, 3));
         CHECK(same(results[r].sent, sent, 3));
+        CHECK(same(results[r].part, parts[r], 3));
+        CHECK(same(results[r].slope, slope, 6));
+        CHECK(results[r].largest[0] == 3 && results[r].largest[1] == -((int64_t)1 << 40));
     }
 }
 
