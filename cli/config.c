@@ -219,8 +219,7 @@ static int ask(const char *path)
     strcpy(config.mixed_precision, precisions[ask_choice("Do you wish to use mixed precision?", precisions, 3)]);
     if (machine == TPU && strcmp(config.mixed_precision, "bf16") == 0)
         config.downcast_bf16 = ask_yes(
-            "Should `torch.float` be cast as `bfloat16` and `torch.double` remain `float32` on TPUs (for PyTorch)?",
-            false);
+            "Should f32 numbers be stored as bf16 on TPUs, and f64 as f32 (mixed precision does not need it)?", false);
     return write_to(path, &config, "lockstep configuration saved at %s\n");
 }
 

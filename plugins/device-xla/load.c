@@ -48,11 +48,11 @@ static ls_status explain(const pjrt_table *table, pjrt_error *error, const char 
     pjrt_object_args object = {.object = error};
     enter(table, PJRT_Error_Message, &message, sizeof message);
     enter(table, PJRT_Error_GetCode, &code, sizeof code);
-    xla_refuse(why, LS_OK, "%s: %.*s", what, (int)message.length, (const char *)message.list);
+    bool is_full = code.code == PJRT_RESOURCE_EXHAUSTED;
+    xla_refuse(why, LS_OK, "%s: %s%.*s", what, is_full ? "out of device memory: " : "", (int)message.length,
+               (const char *)message.list);
     enter(table, PJRT_Error_Destroy, &object, sizeof object);
-    return code.code == PJRT_RESOURCE_EXHAUSTED ? LS_ERR_MEMORY
-           : code.code == PJRT_UNIMPLEMENTED    ? LS_ERR_UNSUPPORTED
-                                                : LS_ERR_DEVICE;
+    return is_full ? LS_ERR_MEMORY : code.code == PJRT_UNIMPLEMENTED ? LS_ERR_UNSUPPORTED : LS_ERR_DEVICE;
 }
 
 ls_status pjrt_call(const pjrt *p, pjrt_position function, void *args, size_t bytes, const char *what, ls_message *why)

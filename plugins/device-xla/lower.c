@@ -21,7 +21,7 @@ xla_lower_fn *xla_lowering_of(ls_opcode op)
 /* ---- number types ---- */
 
 /* Booleans are bytes on the chip as well: what the library wrote comes back as it was. */
-shlo_type xla_type_of(ls_dtype dtype)
+shlo_type xla_own_type(ls_dtype dtype)
 {
     switch (dtype) {
     case LS_I8: return SHLO_I8;
@@ -35,10 +35,14 @@ shlo_type xla_type_of(ls_dtype dtype)
     }
 }
 
+shlo_type xla_type_of(ls_dtype dtype)
+{
+    return xla_own_type(xla_narrowed(dtype));
+}
+
 shlo_type xla_compute_type(ls_dtype dtype)
 {
-    if (dtype == LS_BOOL) return SHLO_I32;
-    return dtype == LS_F16 || dtype == LS_BF16 ? SHLO_F32 : xla_type_of(dtype);
+    return dtype == LS_BOOL ? SHLO_I32 : xla_sum_type(xla_type_of(dtype));
 }
 
 shlo_dims xla_dims(const ls_operand *x)

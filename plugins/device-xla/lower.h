@@ -10,6 +10,7 @@
 
 #include <lockstep/plugin.h>
 
+#include "narrow.h"
 #include "shlo.h"
 
 /* An address is the number of a storage and an offset in bytes; within a recording, the number of a mention. */
@@ -32,7 +33,8 @@ static inline void *xla_address(size_t number, size_t offset)
 
 /* Memory of the program: a storage that was mentioned. */
 typedef struct xla_place {
-    shlo_type type;
+    ls_dtype dtype;
+    shlo_type type; /* in memory */
     shlo_dims dims;
     bool has_contents; /* when the program begins */
     bool is_argument;  /* it is read before it was written */
@@ -99,7 +101,9 @@ shlo_value xla_in_range(shlo *s, shlo_value index, int64_t limit);
 /* Number i of ls_call.live, a scalar in its own type. */
 shlo_value xla_live(xla_lowering *l, int i);
 
-/* The number type of an array in memory, and the one that arithmetic on it uses: i32 for bool, f32 for half types. */
+/* The number type of an array: as the library knows it; in memory, where it may be narrower (narrow.h); and the one
+ * that arithmetic on it uses: i32 for bool, f32 for half types. */
+shlo_type xla_own_type(ls_dtype dtype);
 shlo_type xla_type_of(ls_dtype dtype);
 shlo_type xla_compute_type(ls_dtype dtype);
 /* The type that products of such operands are added in. */

@@ -24,7 +24,7 @@ static ls_status device_alloc(void *device, size_t bytes, void **address)
 {
     xla_device *d = device;
     enter(d);
-    size_t number = xla_storage_new(d, bytes ? bytes : 1);
+    size_t number = bytes >> XLA_OFFSET_BITS ? 0 : xla_storage_new(d, bytes ? bytes : 1);
     *address = xla_address(number, 0);
     return leave(d, number ? LS_OK : LS_ERR_MEMORY);
 }
@@ -92,6 +92,7 @@ static ls_status copy(xla_device *d, void *to, const void *from, size_t bytes, l
         return xla_refuse(why, LS_ERR_DEVICE, "the source of a copy is not in memory of this device");
     if (kind == LS_COPY_TO_HOST) return download(d, to, from, bytes, why);
     if (kind == LS_COPY_ON_DEVICE) return xla_record_copy(d, to, from, bytes, why);
+    if (kind == LS_COPY_VALUES) xla_behind(d, to, bytes)->is_exact = true;
     return upload(d, to, from, bytes, kind == LS_COPY_BATCH, why);
 }
 

@@ -15,7 +15,8 @@ static void set_places(const xla_device *d, xla_place *places)
 {
     for (size_t m = 1; m <= d->recording.mentions; m++) {
         const xla_storage *s = mentioned(d, m);
-        places[m] = (xla_place){.type = xla_type_of(s->dtype), .dims = s->dims, .has_contents = xla_has_contents(s)};
+        places[m] = (xla_place){.dtype = s->dtype, .type = xla_storage_memory(s), .dims = s->dims};
+        places[m].has_contents = xla_has_contents(s);
     }
 }
 

@@ -34,7 +34,8 @@ static void say_number(xla_recording *r, int64_t number)
 static void say_storage(xla_recording *r, const xla_storage *s)
 {
     say_number(r, (int64_t)s->bytes);
-    say_number(r, (int64_t)s->dtype << 32 | s->dims.n << 2 | s->is_batch << 1 | xla_has_contents(s));
+    say_number(r, (int64_t)s->dtype << 32 | (int64_t)s->is_exact << 31 | s->dims.n << 2 | s->is_batch << 1 |
+                      xla_has_contents(s));
     xla_say(r, s->dims.at, (size_t)s->dims.n * sizeof *s->dims.at);
 }
 

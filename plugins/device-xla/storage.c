@@ -89,6 +89,47 @@ void xla_drop_chips(xla_device *d, xla_storage *s)
     pjrt_array_drop(d->pjrt, &s->chips);
 }
 
+shlo_type xla_storage_memory(const xla_storage *s)
+{
+    return s->is_exact ? xla_own_type(s->dtype) : xla_type_of(s->dtype);
+}
+
+/* Room for the numbers of a storage as they are on the chips; NULL: as on the host, or out of memory. */
+static ls_status narrow_room(const xla_storage *s, void **room, size_t *bytes, ls_message *why)
+{
+    size_t own = shlo_size(xla_own_type(s->dtype)), narrow = shlo_size(xla_storage_memory(s));
+    *room = NULL;
+    *bytes = s->bytes / own * narrow;
+    if (own == narrow) return LS_OK;
+    *room = malloc(*bytes);
+    return *room ? LS_OK : xla_refuse(why, LS_ERR_MEMORY, "no host memory of %zu bytes", *bytes);
+}
+
+static ls_status download(xla_device *d, const xla_storage *s, char *host, ls_message *why)
+{
+    void *room;
+    size_t bytes;
+    XLA_TRY(narrow_room(s, &room, &bytes, why));
+    ls_status status = pjrt_array_download(d->pjrt, d->team, &s->chips, s->dims.n, room ? room : host, bytes,
+                                           xla_is_divided(d, s), why);
+    if (!status && room) xla_widen(s->dtype, room, host, (size_t)shlo_numel(s->dims));
+    free(room);
+    return status;
+}
+
+static ls_status upload(xla_device *d, xla_storage *s, ls_message *why)
+{
+    pjrt_shape shape = {pjrt_types[xla_storage_memory(s)], s->dims.n, s->dims.at};
+    void *room;
+    size_t bytes;
+    XLA_TRY(narrow_room(s, &room, &bytes, why));
+    if (room) xla_narrow(s->dtype, s->host, room, (size_t)shlo_numel(s->dims));
+    ls_status status =
+        pjrt_array_upload(d->pjrt, d->team, room ? room : s->host, shape, bytes, xla_is_divided(d, s), &s->chips, why);
+    free(room);
+    return status;
+}
+
 ls_status xla_to_host(xla_device *d, xla_storage *s, ls_message *why)
 {
     if (s->host) return LS_OK;
@@ -96,8 +137,7 @@ ls_status xla_to_host(xla_device *d, xla_storage *s, ls_message *why)
     char *host = aligned_alloc(64, room);
     if (!host) return xla_refuse(why, LS_ERR_MEMORY, "no host memory of %zu bytes", room);
     ls_status status = LS_OK;
-    if (s->chips.on[0])
-        status = pjrt_array_download(d->pjrt, d->team, &s->chips, s->dims.n, host, s->bytes, xla_is_divided(d, s), why);
+    if (s->chips.on[0]) status = download(d, s, host, why);
     else memset(host, 0, s->bytes);
     if (status) free(host);
     else s->host = host;
@@ -108,8 +148,7 @@ ls_status xla_to_chips(xla_device *d, xla_storage *s, ls_message *why)
 {
     if (s->chips.on[0]) return LS_OK;
     XLA_TRY(xla_to_host(d, s, why)); /* zeros, if it was never written */
-    pjrt_shape shape = {pjrt_types[xla_type_of(s->dtype)], s->dims.n, s->dims.at};
-    XLA_TRY(pjrt_array_upload(d->pjrt, d->team, s->host, shape, s->bytes, xla_is_divided(d, s), &s->chips, why));
+    XLA_TRY(upload(d, s, why));
     xla_drop_host(s);
     return LS_OK;
 }
@@ -144,7 +183,7 @@ ls_status xla_storage_renew(xla_device *d, size_t number, ls_message *why)
         d->storages[old] = *s;
         d->storages[old].is_released = true;
         d->recording.mentioned[s->mention] = old;
-        *s = (xla_storage){.bytes = s->bytes, .dtype = s->dtype, .dims = s->dims};
+        *s = (xla_storage){.bytes = s->bytes, .dtype = s->dtype, .dims = s->dims, .is_exact = s->is_exact};
     }
     xla_drop_host(&d->storages[number]);
     xla_drop_chips(d, &d->storages[number]);

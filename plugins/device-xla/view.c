@@ -66,10 +66,12 @@ static shlo_dims distinct_dims(const ls_operand *x)
 
 /* ---- memory as one array ---- */
 
-/* The same memory as numbers of another type. */
-static shlo_value retype(shlo *s, shlo_value v, shlo_type type)
+/* The same memory as numbers of another type: those that are narrower on the chips are widened first. */
+static shlo_value retype(shlo *s, shlo_value v, ls_dtype from, ls_dtype to)
 {
-    if (v.type == type) return v;
+    shlo_type type = xla_own_type(to);
+    if (xla_own_type(from) == type) return v;
+    v = shlo_convert(s, v, xla_own_type(from));
     int64_t n = shlo_numel(v.dims), ratio = (int64_t)(shlo_size(type) / shlo_size(v.type));
     v = ratio > 1 ? shlo_reshape(s, v, SHLO_DIMS(n / ratio, ratio)) : shlo_flat(s, v);
     return shlo_flat(s, shlo_bitcast(s, v, type));
@@ -94,9 +96,10 @@ static xla_place *place_of(xla_lowering *l, const ls_operand *x)
     return &l->places[xla_number(x->data)];
 }
 
-static int64_t element_offset(const ls_operand *x, shlo_type type)
+/* In elements of the library's types, whatever they are in memory. */
+static int64_t element_offset(const ls_operand *x)
 {
-    return (int64_t)(xla_offset(x->data) / shlo_size(type));
+    return (int64_t)(xla_offset(x->data) / shlo_size(xla_own_type(x->dtype)));
 }
 
 /* Add elements at the end, or cut them off. */
@@ -148,11 +151,12 @@ static shlo_value read_box(shlo *s, shlo_value memory, const ls_operand *x, cons
 shlo_value xla_read_view(xla_lowering *l, const ls_operand *x)
 {
     shlo *s = &l->s;
-    shlo_type type = xla_type_of(x->dtype);
+    xla_place *p;
     shlo_dims dims = xla_dims(x);
-    if (shlo_numel(dims) == 0) return shlo_stretch(s, shlo_number(s, type, 0, SHLO_SCALAR), dims);
-    shlo_value memory = retype(s, contents(l, place_of(l, x)), type), v;
-    int64_t offset = element_offset(x, type);
+    if (shlo_numel(dims) == 0) return shlo_stretch(s, shlo_number(s, xla_type_of(x->dtype), 0, SHLO_SCALAR), dims);
+    p = place_of(l, x);
+    shlo_value memory = retype(s, contents(l, p), p->dtype, x->dtype), v;
+    int64_t offset = element_offset(x);
     box b;
     if (find_box(x, shlo_numel(memory.dims), offset, &b)) v = read_box(s, memory, x, &b);
     else v = shlo_take(s, shlo_flat(s, memory), element_places(s, x, offset), 0);
@@ -182,16 +186,18 @@ void xla_write_view(xla_lowering *l, const ls_operand *x, shlo_value v)
 {
     shlo *s = &l->s;
     xla_place *p = place_of(l, x);
-    int64_t total = shlo_numel(p->dims) * (int64_t)shlo_size(p->type) / (int64_t)shlo_size(v.type);
-    int64_t offset = element_offset(x, v.type);
+    shlo_type own = xla_own_type(x->dtype), other = xla_own_type(p->dtype);
+    int64_t total = shlo_numel(p->dims) * (int64_t)shlo_size(other) / (int64_t)shlo_size(own);
+    int64_t offset = element_offset(x);
     box b;
+    v = shlo_convert(s, v, own == other ? p->type : own);
     bool is_box = find_box(x, total, offset, &b);
     bool fills = is_box && shlo_same_dims(b.size, b.grid) && shlo_numel(b.grid) == total;
     shlo_value memory = {.type = v.type,
                          .dims = SHLO_DIMS(total)}; /* a view that fills it does not need its contents */
-    if (!fills) memory = retype(s, contents(l, p), v.type);
+    if (!fills) memory = retype(s, contents(l, p), p->dtype, x->dtype);
     if (is_box) memory = write_box(s, memory, x, &b, v);
     else memory = shlo_put(s, shlo_flat(s, memory), element_places(s, x, offset), v, 0, NULL);
-    p->value = retype(s, memory, p->type);
+    p->value = shlo_convert(s, retype(s, memory, x->dtype, p->dtype), p->type);
     p->is_set = p->is_written = true;
 }

@@ -29,6 +29,7 @@ typedef struct xla_storage {
     pjrt_array chips;
     size_t mention;   /* its number in the recording, from 1; 0: not mentioned */
     bool is_batch;    /* rows that chips may divide among them: xla_is_divided() */
+    bool is_exact;    /* numbers that change from step to step, which are never narrowed */
     bool is_released; /* by the library: gone when the recording is executed */
 } xla_storage;
 
@@ -99,6 +100,8 @@ xla_storage *xla_behind(xla_device *d, const void *address, size_t bytes);
 size_t xla_storage_new(xla_device *d, size_t bytes);
 void xla_storage_free(xla_device *d, size_t number);
 bool xla_has_contents(const xla_storage *s);
+/* The number type of its array on the chips. */
+shlo_type xla_storage_memory(const xla_storage *s);
 /* Has each chip a part of its array, rather than a copy? The result of a program does not depend on it. */
 bool xla_is_divided(const xla_device *d, const xla_storage *s);
 /* Bring the contents to the host, or to the chips. */

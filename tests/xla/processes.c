@@ -2,6 +2,7 @@
  * cannot be used. Each part runs in a process of its own, since the library is loaded once. */
 #include <lockstep.h>
 
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "base/capture.h"
@@ -153,6 +154,27 @@ static void a_folder_that_cannot_be_written_is_told_once(void)
     remove(CACHE);
 }
 
+/* ---- memory ---- */
+
+static bool is_told_that_memory_is_full(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .device = XLA_DEVICE);
+    ls_item(ls_sum(ls_ones(run, LS_F32, 10)));
+    setrlimit(RLIMIT_AS, &(struct rlimit){(rlim_t)6 << 30, (rlim_t)6 << 30});
+    ls_tensor *x = ls_keep(ls_ones(run, LS_F32, 1 << 16, 1 << 16)); /* 16 GiB */
+    ls_item(ls_sum(ls_add(x, x)));
+    const char *said = ls_error_message(run);
+    bool named =
+        ls_error(run) == LS_ERR_MEMORY && strstr(said, "out of device memory: ") && strstr(said, "17179869184");
+    if (!named) fprintf(stderr, "%d: %s\n", (int)ls_error(run), said);
+    return named;
+}
+
+static void memory_that_is_full_is_called_so(void)
+{
+    CHECK(in_a_child(is_told_that_memory_is_full));
+}
+
 /* ---- children ---- */
 
 static bool is_told_that_it_was_forked(void)
@@ -180,6 +202,7 @@ int main(void)
     CHECK_RUN_FORK(a_file_that_was_cut_is_not_used);
     CHECK_RUN_FORK(programs_lie_in_the_home_of_the_library);
     CHECK_RUN_FORK(a_folder_that_cannot_be_written_is_told_once);
+    CHECK_RUN_FORK(memory_that_is_full_is_called_so);
     CHECK_RUN_FORK(a_child_of_a_process_that_trains_is_refused);
     return check_done();
 }
