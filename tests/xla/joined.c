@@ -113,7 +113,7 @@ static int launch(const setup *s)
 static void choose(bool connects)
 {
     setenv("LOCKSTEP_PJRT_LIBRARY", connects ? JOINED_LIBRARY : XLA_LIBRARY, 1);
-    setenv("JOINED_PJRT_LIBRARY", XLA_LIBRARY, 1);
+    setenv("PRETENDED_BY_LIBRARY", XLA_LIBRARY, 1);
 }
 
 /* ---- training ---- */

@@ -1,9 +1,9 @@
-/* joined_pjrt.c - a PJRT library whose clients of several processes are one, as those of TPUs and GPUs are. XLA's CPU
+/* pjrt_joined.c - a PJRT library whose clients of several processes are one, as those of TPUs and GPUs are. XLA's CPU
  * library, which does the work, connects no processes: here every process executes the programs of all, with arguments
  * that they exchange in shared memory, and keeps the results of its own.
  *
  * It checks what the plug-in passes: the number of this process and of all, and functions that get and put keys, by
- * which processes agree on the memory. JOINED_PJRT_LIBRARY names XLA's library. */
+ * which processes agree on the memory. PRETENDED_BY_LIBRARY names XLA's library. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -45,7 +45,7 @@ static int joints;
 static void must(bool condition, const char *what)
 {
     if (condition) return;
-    fprintf(stderr, "joined_pjrt: %s\n", what);
+    fprintf(stderr, "pjrt_joined: %s\n", what);
     abort();
 }
 
@@ -142,18 +142,21 @@ static int option(const pjrt_create_args *create, const char *name)
     return -1;
 }
 
-/* Rank 0 makes the memory and tells its name; the last to come removes the name. */
+/* Rank 0 chooses the name of the memory, and removes it when all have come. */
 static void find_memory(const pjrt_create_args *create)
 {
     char name[60], key[20], other[20];
     must(!is_there(create, "nobody sets this"), "a key is there that nobody has put");
     must(!get(create, "nobody sets this", 10, name, sizeof name), "a key came that nobody has put");
     if (rank == 0) {
-        snprintf(name, sizeof name, "/joined-pjrt-%d", (int)getpid());
-        put(create, "memory", "not yet this one");
+        snprintf(name, sizeof name, "/pjrt-joined-%d", (int)getpid());
+        put(create, "memory", "another key, though it begins alike");
+        put(create, "replaced", "old");
+        put(create, "replaced", "new");
         put(create, "memory of all", name);
     }
     must(get(create, "memory of all", 60000, name, sizeof name), "the key of rank 0 did not come");
+    must(get(create, "replaced", 0, other, sizeof other) && strcmp(other, "new") == 0, "a value was not replaced");
     int file = shm_open(name, O_CREAT | O_RDWR, 0600);
     must(file >= 0 && ftruncate(file, sizeof(meeting)) == 0, "no shared memory");
     shared = mmap(NULL, sizeof(meeting), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
@@ -363,7 +366,7 @@ __attribute__((visibility("default"))) const pjrt_table *GetPjrtApi(void);
 
 const pjrt_table *GetPjrtApi(void)
 {
-    const char *path = getenv("JOINED_PJRT_LIBRARY");
+    const char *path = getenv("PRETENDED_BY_LIBRARY");
     void *library = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
     union {
         void *symbol;
