@@ -67,15 +67,6 @@ static __device__ __forceinline__ void load_stage(uint4 *to, const uint16_t *x, 
     }
 }
 
-/* Four 8 x 8 matrices, transposed: with pixels as rows in memory, a thread gets two pixels of a channel. */
-static __device__ __forceinline__ void load_matrices(const uint4 *row, uint32_t (&to)[4])
-{
-    uint32_t address = (uint32_t)__cvta_generic_to_shared(row);
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                 : "r"(address));
-}
-
 template <typename T> static __device__ __forceinline__ float sum_of_pair(uint32_t pair)
 {
     union {
@@ -100,11 +91,11 @@ static __device__ __forceinline__ void add_pixels(part *p, const uint4 *rows, co
     uint32_t a[SLAB / 16][4];
 #pragma unroll
     for (int m = 0; m < SLAB / 16; m++) /* matrices: channels 0 and 8 of pixel 0, then of pixel 8 */
-        load_matrices(rows + piece_at(pixel + matrix / 2 * 8 + line, 2 * m + matrix % 2), a[m]);
+        load_transposed(rows + piece_at(pixel + matrix / 2 * 8 + line, 2 * m + matrix % 2), a[m]);
 #pragma unroll
     for (int n = 0; n < SLAB / 16; n++) { /* matrices: pixels 0 and 8 of channel 0, then of channel 8 */
         uint32_t b[4];
-        load_matrices(columns + piece_at(pixel + matrix % 2 * 8 + line, 2 * n + matrix / 2), b);
+        load_transposed(columns + piece_at(pixel + matrix % 2 * 8 + line, 2 * n + matrix / 2), b);
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             p->sum[2 * n + half] += sum_of_pair<T>(b[2 * half]) + sum_of_pair<T>(b[2 * half + 1]);
@@ -242,11 +233,47 @@ static __global__ void __launch_bounds__(ADDERS) covariance(const float *product
 
 enum { FOLDERS = 256, OUTPUTS = FOLDERS / 32 /* of a block, one for each warp at last */, MOST_CHANNELS = FOLDERS };
 
+/* The square of a mean, in variances, above which moments in f32 have too few digits left. */
+#define MOST_MEAN 1000.0
+
+/* Sum and sum of squares of y less its first pixel, for OUTPUTS outputs, from all pixels: slow, and seldom needed. w:
+ * [channels][OUTPUTS]; each warp gets those of one output. */
+template <typename T>
+static __device__ void count_again(const T *x, int64_t pixels, int channels, const float (*w)[OUTPUTS],
+                                   double (*shared)[2][OUTPUTS], double *pivot, double *sum, double *squares)
+{
+    double first[OUTPUTS] = {}, total[2][OUTPUTS] = {};
+    for (int64_t pixel = -1; pixel < pixels; pixel = pixel < 0 ? threadIdx.x : pixel + FOLDERS) {
+        const T *from = x + (pixel < 0 ? 0 : pixel) * channels;
+        float y[OUTPUTS] = {};
+        for (int i = 0; i < channels; i++)
+#pragma unroll
+            for (int o = 0; o < OUTPUTS; o++) y[o] += as<float>(from[i]) * w[i][o];
+#pragma unroll
+        for (int o = 0; o < OUTPUTS; o++) {
+            if (pixel < 0) first[o] = y[o];
+            else total[0][o] += y[o] - first[o], total[1][o] += (y[o] - first[o]) * (y[o] - first[o]);
+        }
+    }
+    int warp = threadIdx.x / 32;
+#pragma unroll
+    for (int i = 0; i < 2 * OUTPUTS; i++) {
+        double sum_of_warp = warp_sum(total[i / OUTPUTS][i % OUTPUTS]);
+        if (threadIdx.x % 32 == 0) shared[warp][i / OUTPUTS][i % OUTPUTS] = sum_of_warp;
+    }
+    __syncthreads();
+    *sum = *squares = 0;
+    for (int i = 0; i < FOLDERS / 32; i++) *sum += shared[i][0][warp], *squares += shared[i][1][warp];
+#pragma unroll
+    for (int o = 0; o < OUTPUTS; o++)
+        if (o == warp) *pivot = first[o];
+}
+
 /* A thread has a channel of x, a column of cov; where there are fewer channels than threads, several share its rows. */
 template <typename T>
 static __global__ void __launch_bounds__(FOLDERS)
-    fold(const T *weights, int channels, int outputs, const float *mean, const float *cov, batch_norm_channels c,
-         struct channels bias, T *folded, T *vector)
+    fold(const T *x, const T *weights, int channels, int outputs, const float *mean, const float *cov,
+         batch_norm_channels c, struct channels bias, T *folded, T *vector)
 {
     __shared__ __align__(16) float w[MOST_CHANNELS][OUTPUTS];
     __shared__ float part[OUTPUTS][FOLDERS], scale[OUTPUTS];
@@ -274,9 +301,15 @@ static __global__ void __launch_bounds__(FOLDERS)
     for (int i = lane; i < FOLDERS; i += 32) var += part[warp][i];
     for (int i = lane; i < channels; i += 32) center += (double)w[i][warp] * mean[i];
     var = warp_sum(var), center = warp_sum(center);
+    double m2 = var * c.count; /* NaN stays */
+    if (__syncthreads_or(var * MOST_MEAN < center * center)) {
+        __shared__ double shared[FOLDERS / 32][2][OUTPUTS];
+        double pivot, sum, squares;
+        count_again(x, (int64_t)c.count, channels, w, shared, &pivot, &sum, &squares);
+        center = pivot + sum / c.count, m2 = squares - sum * sum / c.count;
+    }
     if (lane == 0 && warp < own) {
-        coefficients<double> found =
-            finish_forward<double>(c, before, output, center + added, (var < 0 ? 0 : var) * c.count, true);
+        coefficients<double> found = finish_forward<double>(c, before, output, center + added, m2 < 0 ? 0 : m2, true);
         vector[output] = as<T>((float)(found.shift + added * found.scale));
         scale[warp] = (float)found.scale;
     }
@@ -314,8 +347,9 @@ static ls_status launch(cuda_device *d, cudaStream_t stream, const conv_moments 
                                                                   sums);
     covariance<<<dim3(squares, SQUARE / TOGETHER), ADDERS, 0, stream>>>(products, sums, chunks, channels,
                                                                         (double)m->pixels, mean, cov);
-    fold<T><<<(outputs + OUTPUTS - 1) / OUTPUTS, FOLDERS, 0, stream>>>(
-        (const T *)m->weights, channels, outputs, mean, cov, c, channels_of(m->bias), (T *)m->folded, (T *)m->vector);
+    fold<T><<<(outputs + OUTPUTS - 1) / OUTPUTS, FOLDERS, 0, stream>>>((const T *)m->x, (const T *)m->weights, channels,
+                                                                       outputs, mean, cov, c, channels_of(m->bias),
+                                                                       (T *)m->folded, (T *)m->vector);
     return CUDA_LAUNCHED(why);
 }
 

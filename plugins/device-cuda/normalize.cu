@@ -61,10 +61,37 @@ template <> struct neighbours<uint8_t> {
     }
 };
 
+/* Results of numbers by channel. There are few bytes: theirs are computed once and looked up, since two divisions take
+ * longer than the memory. */
+template <typename From, typename To, typename W> struct results {
+    __device__ __forceinline__ void prepare(const pictures<W> &)
+    {
+    }
+    __device__ __forceinline__ To of(const pictures<W> &p, From x, int channel) const
+    {
+        return normalized<To>(p, x, channel);
+    }
+};
+template <typename To, typename W> struct results<uint8_t, To, W> {
+    To table[CHANNELS][256];
+    __device__ __forceinline__ void prepare(const pictures<W> &p)
+    {
+        for (int i = threadIdx.x; i < p.channels * 256; i += THREADS)
+            table[i / 256][i % 256] = normalized<To>(p, (uint8_t)(i % 256), i / 256);
+        __syncthreads();
+    }
+    __device__ __forceinline__ To of(const pictures<W> &, uint8_t x, int channel) const
+    {
+        return table[channel][x];
+    }
+};
+
 /* Both operands channels last without gaps, p.n a multiple of eight: eight neighbouring numbers a thread. */
 template <typename From, typename To, typename W>
 __global__ void __launch_bounds__(THREADS) normalize_dense(pictures<W> p)
 {
+    __shared__ results<From, To, W> known;
+    known.prepare(p);
     for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < p.n / 8; i += (int64_t)gridDim.x * THREADS) {
         neighbours<From> x;
         x.load((const From *)p.x + i * 8);
@@ -72,7 +99,7 @@ __global__ void __launch_bounds__(THREADS) normalize_dense(pictures<W> p)
         eight<To> y;
 #pragma unroll
         for (int k = 0; k < 8; k++) {
-            y.element[k] = normalized<To>(p, x.at.element[k], channel);
+            y.element[k] = known.of(p, x.at.element[k], channel);
             if (++channel == p.channels) channel = 0;
         }
         y.template store<true>((To *)p.y + i * 8, 8);

@@ -27,10 +27,11 @@ typedef struct blas_product {
     blas_matrix a, b, out; /* out is not transposed */
     const void *bias;      /* [m], added to every column; NULL: none. Not with f64 */
     const void *residual;  /* as out, added to it; NULL: none. Not where it accumulates */
-    bool relu;             /* after everything else; needs a bias */
+    bool relu;             /* after everything else, in a half type; needs a bias */
     bool accumulate;       /* added to what out holds, and rounded once */
 } blas_product;
 
+/* LS_ERR_UNSUPPORTED, without a message, where the library's ReLU would make NaN 0. */
 ls_status cuda_blas_run(cuda_device *d, cudaStream_t stream, const blas_product *p, ls_message *why);
 /* cuda_blas_run() by a kernel of our own, slowly: for what the library refuses. */
 ls_status cuda_product_plain(cudaStream_t stream, const blas_product *p, ls_message *why);
