@@ -39,6 +39,7 @@ typedef struct plan {
     cublasLtMatmulAlgo_t algorithm;
     size_t workspace;
     bool is_refused; /* the library cannot do it */
+    bool loses_nan;  /* its ReLU does not leave NaN as it is */
     int uses;
 } plan;
 
@@ -306,6 +307,39 @@ static ls_status run_once(cuda_device *d, cudaStream_t stream, const blas_produc
     return LS_OK;
 }
 
+/* ---- NaN --------------------------------------------------------------------------------------------------------- */
+
+/* What is looked at of a result: its first and its last numbers. */
+#define LOOKED_AT 32
+
+static bool is_nan(ls_dtype dtype, uint16_t half)
+{
+    return (half & 0x7fff) > (dtype == LS_F16 ? 0x7c00 : 0x7f80);
+}
+
+/* The library says of its ReLU that it is max(x, 0), and nothing about NaN. It has many kernels, so each is asked: all
+ * of a result is NaN if the bias is. The result is written, and the host waits. */
+static bool keeps_nan(cuda_device *d, cudaStream_t stream, const blas_product *p, const plan *with)
+{
+    uint16_t seen[2 * LOOKED_AT];
+    int64_t count = p->n * p->out.pitch, some = count < LOOKED_AT ? count : LOOKED_AT;
+    const uint16_t *out = p->out.data;
+    blas_product asked = *p;
+    ls_workspace space = {0};
+    cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+    bool kept = p->out.pitch == p->m && p->batch == 1 && cuda_take(d, (size_t)p->m * 2, &space, NULL) == LS_OK;
+    asked.bias = space.address;
+    kept = kept && cudaMemsetAsync(space.address, 0xff, (size_t)p->m * 2, stream) == cudaSuccess &&
+           run_once(d, stream, &asked, with, &status, NULL) == LS_OK && !status &&
+           cudaMemcpyAsync(seen, out, (size_t)some * 2, cudaMemcpyDeviceToHost, stream) == cudaSuccess &&
+           cudaMemcpyAsync(seen + some, out + count - some, (size_t)some * 2, cudaMemcpyDeviceToHost, stream) ==
+               cudaSuccess &&
+           cudaStreamSynchronize(stream) == cudaSuccess;
+    for (int64_t i = 0; kept && i < 2 * some; i++) kept = is_nan(p->out_type, seen[i]);
+    cuda_give(d, space);
+    return kept;
+}
+
 /* ---- Trying ------------------------------------------------------------------------------------------------------ */
 
 /* Milliseconds of some products as `with` would do them; infinite if it cannot. The host waits. */
@@ -334,7 +368,7 @@ static void try_proposals(cuda_device *d, cudaStream_t stream, const blas_produc
         other.algorithm = found[i].algo;
         other.workspace = found[i].workspaceSize;
         float ms = found[i].state == CUBLAS_STATUS_SUCCESS ? time_of(d, stream, p, &other, event) : INFINITY;
-        if (ms >= best) continue;
+        if (ms >= best || (p->relu && !keeps_nan(d, stream, p, &other))) continue;
         best = ms;
         with->algorithm = other.algorithm;
         with->workspace = other.workspace;
@@ -372,6 +406,8 @@ ls_status cuda_blas_run(cuda_device *d, cudaStream_t stream, const blas_product 
     plan *with = NULL;
     CUDA_TRY(plan_for(d, &key, p->bias, &with, why));
     if (with->is_refused) return cuda_product_plain(stream, p, why);
+    if (p->relu && with->uses == 0) with->loses_nan = !keeps_nan(d, stream, p, with);
+    if (with->loses_nan) return LS_ERR_UNSUPPORTED;
     if (++with->uses == TRIED_AFTER && is_worth_trying(d, p)) find_fastest(d, stream, p, with);
     cublasStatus_t status;
     CUDA_TRY(run_once(d, stream, p, with, &status, why));

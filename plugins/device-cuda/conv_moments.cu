@@ -67,6 +67,15 @@ static __device__ __forceinline__ void load_stage(uint4 *to, const uint16_t *x, 
     }
 }
 
+/* Four 8 x 8 matrices, transposed: with pixels as rows in memory, a thread gets two pixels of a channel. */
+static __device__ __forceinline__ void load_matrices(const uint4 *row, uint32_t (&to)[4])
+{
+    uint32_t address = (uint32_t)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(address));
+}
+
 template <typename T> static __device__ __forceinline__ float sum_of_pair(uint32_t pair)
 {
     union {
@@ -91,11 +100,11 @@ static __device__ __forceinline__ void add_pixels(part *p, const uint4 *rows, co
     uint32_t a[SLAB / 16][4];
 #pragma unroll
     for (int m = 0; m < SLAB / 16; m++) /* matrices: channels 0 and 8 of pixel 0, then of pixel 8 */
-        load_transposed(rows + piece_at(pixel + matrix / 2 * 8 + line, 2 * m + matrix % 2), a[m]);
+        load_matrices(rows + piece_at(pixel + matrix / 2 * 8 + line, 2 * m + matrix % 2), a[m]);
 #pragma unroll
     for (int n = 0; n < SLAB / 16; n++) { /* matrices: pixels 0 and 8 of channel 0, then of channel 8 */
         uint32_t b[4];
-        load_transposed(columns + piece_at(pixel + matrix % 2 * 8 + line, 2 * n + matrix / 2), b);
+        load_matrices(columns + piece_at(pixel + matrix % 2 * 8 + line, 2 * n + matrix / 2), b);
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             p->sum[2 * n + half] += sum_of_pair<T>(b[2 * half]) + sum_of_pair<T>(b[2 * half + 1]);

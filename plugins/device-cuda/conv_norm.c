@@ -89,7 +89,11 @@ static ls_status as_product(cuda_device *d, cudaStream_t stream, const dnn_conv 
                             .residual = residual ? residual->data : NULL,
                             .relu = call->attrs.conv.activation == LS_ACT_RELU};
     CUDA_TRY(conv_moments_fold(d, stream, &moments, why));
-    return cuda_blas_run(d, stream, &product, why);
+    ls_status status = cuda_blas_run(d, stream, &product, why);
+    if (status != LS_ERR_UNSUPPORTED) return status;
+    product.relu = false;
+    CUDA_TRY(cuda_blas_run(d, stream, &product, why));
+    return conv_finish(d, stream, call->out[0], &(conv_finish_with){.relu = true}, call->out[0], why);
 }
 
 static ls_status in_one_step(cuda_device *d, cudaStream_t stream, const dnn_conv *conv, const ls_call *call,
