@@ -64,7 +64,7 @@ static void it_ends_after_the_steps_asked_for(void)
 static void what_does_not_fit_is_the_compilers_word(void)
 {
     CHECK(run("PRETENDED_MEMORY=20000", COMPILE "--topology v5e:2x2 " MLP "3") == 1);
-    HAS("XLA cannot compile the program: CompileTimeHbmOom: it exceeds available HBM\n");
+    HAS("XLA cannot compile the program: out of device memory: CompileTimeHbmOom: it exceeds available HBM\n");
     HAS("\nThe program cannot be compiled for v5e:2x2. If it needs too much memory: a smaller batch, or bf16, needs "
         "less\n");
     LACKS("fits into");
