@@ -171,11 +171,9 @@ static void device_close(void *device)
     xla_device *d = device;
     ls_message ignored;
     xla_wait(d, &ignored);
-    xla_recording_clear(d);
+    xla_recording_free(d);
     for (size_t i = 1; i < d->storage_count; i++)
         if (d->storages[i].bytes) xla_storage_free(d, i);
-    free(d->recording.mentioned);
-    free(d->recording.key);
     free(d->storages);
     free(d->spare);
     free(d->joint.ids);

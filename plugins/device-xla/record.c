@@ -10,42 +10,67 @@
 
 /* ---- the key ---- */
 
-void xla_say(xla_recording *r, const void *bytes, size_t count)
+/* Where the next `bytes` bytes of the key are written; NULL: there is no memory for them. */
+static uint8_t *key_room(xla_recording *r, size_t bytes)
 {
-    if (r->key_bytes + count > r->key_room) {
-        size_t room = (r->key_bytes + count) * 2 + 4096;
+    if (r->key_bytes + bytes > r->key_room) {
+        size_t room = (r->key_bytes + bytes) * 2 + 4096;
         uint8_t *key = realloc(r->key, room);
         if (!key) {
             r->failed = true;
-            return;
+            return NULL;
         }
         r->key = key;
         r->key_room = room;
     }
-    memcpy(r->key + r->key_bytes, bytes, count);
+    return r->key + r->key_bytes;
+}
+
+void xla_say(xla_recording *r, const void *bytes, size_t count)
+{
+    uint8_t *at = key_room(r, count);
+    if (!at) return;
+    memcpy(at, bytes, count);
     r->key_bytes += count;
 }
 
-static void say_number(xla_recording *r, int64_t number)
+/* Append to a key that has room for it, and return where it goes on. */
+static uint8_t *put(uint8_t *at, const void *bytes, size_t count)
 {
-    xla_say(r, &number, sizeof number);
+    memcpy(at, bytes, count);
+    return at + count;
+}
+
+static uint8_t *put_number(uint8_t *at, int64_t number)
+{
+    return put(at, &number, sizeof number);
+}
+
+static uint8_t *put_numbers(uint8_t *at, const int64_t *numbers, int count)
+{
+    for (int i = 0; i < count; i++) at = put_number(at, numbers[i]);
+    return at;
 }
 
 static void say_storage(xla_recording *r, const xla_storage *s)
 {
-    say_number(r, (int64_t)s->bytes);
-    say_number(r, (int64_t)s->dtype << 32 | (int64_t)s->is_exact << 31 | s->dims.n << 2 | s->is_batch << 1 |
-                      xla_has_contents(s));
-    xla_say(r, s->dims.at, (size_t)s->dims.n * sizeof *s->dims.at);
+    uint8_t *at = key_room(r, (2 + SHLO_MAX_DIMS) * sizeof(int64_t));
+    if (!at) return;
+    at = put_number(at, (int64_t)s->bytes);
+    at = put_number(at, (int64_t)s->dtype << 32 | (int64_t)s->is_exact << 31 | s->dims.n << 2 | s->is_batch << 1 |
+                            xla_has_contents(s));
+    r->key_bytes = (size_t)(put_numbers(at, s->dims.at, s->dims.n) - r->key);
 }
 
-static void say_operand(xla_recording *r, const ls_operand *x)
+enum { MOST_OF_OPERAND = (2 + 2 * LS_MAX_DIMS) * sizeof(int64_t) };
+
+static uint8_t *put_operand(uint8_t *at, const ls_operand *x)
 {
-    say_number(r, x ? (int64_t)x->dtype << 32 | x->ndim : 0);
-    if (!x) return;
-    xla_say(r, x->dim, (size_t)x->ndim * sizeof *x->dim);
-    xla_say(r, x->stride, (size_t)x->ndim * sizeof *x->stride);
-    say_number(r, (int64_t)(uintptr_t)x->data);
+    at = put_number(at, x ? (int64_t)x->dtype << 32 | x->ndim : 0);
+    if (!x) return at;
+    at = put_numbers(at, x->dim, x->ndim);
+    at = put_numbers(at, x->stride, x->ndim);
+    return put_number(at, (int64_t)(uintptr_t)x->data);
 }
 
 /* ---- mentions ---- */
@@ -119,11 +144,33 @@ static ls_status keep_operands(xla_device *d, xla_note *n, ls_message *why)
 static void say_call(xla_device *d, const ls_call *call)
 {
     xla_recording *r = &d->recording;
-    say_number(r, (int64_t)call->op << 32 | call->n_in << 8 | call->n_out);
-    for (int i = 0; i < call->n_in; i++) say_operand(r, call->in[i]);
-    for (int i = 0; i < call->n_out; i++) say_operand(r, call->out[i]);
-    say_operand(r, call->live);
-    xla_say(r, &call->attrs, d->host->attrs_size(call->op));
+    size_t attrs = d->host->attrs_size(call->op), operands = (size_t)(call->n_in + call->n_out + 1);
+    uint8_t *at = key_room(r, sizeof(int64_t) + operands * MOST_OF_OPERAND + attrs);
+    if (!at) return;
+    at = put_number(at, (int64_t)call->op << 32 | call->n_in << 8 | call->n_out);
+    for (int i = 0; i < call->n_in; i++) at = put_operand(at, call->in[i]);
+    for (int i = 0; i < call->n_out; i++) at = put_operand(at, call->out[i]);
+    at = put_operand(at, call->live);
+    r->key_bytes = (size_t)(put(at, &call->attrs, attrs) - r->key);
+}
+
+/* Memory until the recording ends; NULL: there is none. Notes are much smaller than blocks. */
+static void *take(xla_recording *r, size_t bytes)
+{
+    bytes = (bytes + 15) / 16 * 16;
+    if (r->block && r->block->used + bytes > sizeof r->block->bytes && r->block->next) r->block = r->block->next;
+    if (!r->block || r->block->used + bytes > sizeof r->block->bytes) {
+        xla_block *fresh = malloc(sizeof *fresh);
+        if (!fresh) return NULL;
+        fresh->next = NULL;
+        fresh->used = 0;
+        if (r->block) r->block->next = fresh;
+        else r->blocks = fresh;
+        r->block = fresh;
+    }
+    void *memory = r->block->bytes + r->block->used;
+    r->block->used += bytes;
+    return memory;
 }
 
 static bool gives_nothing(const ls_call *call)
@@ -137,17 +184,14 @@ ls_status xla_record(xla_device *d, const ls_call *call, ls_message *why)
 {
     xla_recording *r = &d->recording;
     if (gives_nothing(call)) return LS_OK;
-    xla_note *n = malloc(sizeof *n + (size_t)xla_operands(call) * sizeof *n->operand);
+    size_t bytes = sizeof(xla_note) + (size_t)xla_operands(call) * sizeof(ls_operand);
+    xla_note *n = take(r, bytes);
     if (!n) return xla_refuse(why, LS_ERR_MEMORY, "no host memory to record an operator");
     n->next = NULL;
     n->call = *call;
     memset(&n->call.attrs, 0, sizeof n->call.attrs);
     memcpy(&n->call.attrs, &call->attrs, d->host->attrs_size(call->op));
-    ls_status status = keep_operands(d, n, why);
-    if (status) {
-        free(n);
-        return status;
-    }
+    XLA_TRY(keep_operands(d, n, why));
     say_call(d, &n->call);
     *r->end = n;
     r->end = &n->next;
@@ -171,10 +215,8 @@ ls_status xla_record_copy(xla_device *d, void *to, const void *from, size_t byte
 void xla_recording_clear(xla_device *d)
 {
     xla_recording *r = &d->recording;
-    for (xla_note *n = r->first, *next; n; n = next) {
-        next = n->next;
-        free(n);
-    }
+    for (xla_block *b = r->blocks; b; b = b->next) b->used = 0;
+    r->block = r->blocks;
     for (size_t i = 1; i <= r->mentions; i++) {
         xla_storage *s = &d->storages[r->mentioned[i]];
         s->mention = 0;
@@ -185,4 +227,16 @@ void xla_recording_clear(xla_device *d)
     r->calls = r->mentions = r->key_bytes = r->hashed = 0;
     r->state = 0;
     r->failed = false;
+}
+
+void xla_recording_free(xla_device *d)
+{
+    xla_recording *r = &d->recording;
+    xla_recording_clear(d);
+    for (xla_block *b = r->blocks, *next; b; b = next) {
+        next = b->next;
+        free(b);
+    }
+    free(r->mentioned);
+    free(r->key);
 }

@@ -40,8 +40,16 @@ typedef struct xla_note {
     ls_operand operand[]; /* those of the call */
 } xla_note;
 
+/* Memory of notes, used from step to step: to allocate each would take longer than to write it. */
+typedef struct xla_block {
+    struct xla_block *next;
+    size_t used;
+    _Alignas(16) char bytes[1 << 17];
+} xla_block;
+
 typedef struct xla_recording {
     xla_note *first, **end;
+    xla_block *blocks, *block; /* all of them, and the one in use */
     size_t calls;
     size_t *mentioned; /* [mention]: number of a storage */
     size_t mentions, mention_room;
@@ -120,8 +128,9 @@ ls_status xla_storage_renew(xla_device *d, size_t number, ls_message *why);
 ls_status xla_record(xla_device *d, const ls_call *call, ls_message *why);
 /* Copy bytes between storages. */
 ls_status xla_record_copy(xla_device *d, void *to, const void *from, size_t bytes, ls_message *why);
-/* Forget everything. */
+/* Forget everything; and give its memory back. */
 void xla_recording_clear(xla_device *d);
+void xla_recording_free(xla_device *d);
 /* The number of a call's operands. */
 int xla_operands(const ls_call *call);
 void xla_say(xla_recording *r, const void *bytes, size_t count);
