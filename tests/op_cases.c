@@ -148,6 +148,13 @@ CALL(linear_plain, ls_linear(in[0], in[1], NULL, LS_ACT_NONE))
 CALL(linears, ls_linears(in[0], 3, in + 1, in + 4))
 CALL(linears_mixed, ls_linears(in[0], 2, in + 1, ((ls_tensor *[]){NULL, in[3]})))
 CALL(linears_joined, ls_linears(in[0], 3, ROWS_OF(in[1], 4, 10), ROWS_OF(in[2], 4, 10)))
+#define FEED_FORWARD(activation)                                                                                       \
+    ls_feed_forward(in[0], (ls_tensor *[]){in[1], in[3]}, (ls_tensor *[]){in[2], in[4]}, activation)
+CALL(feed_forward_gelu, FEED_FORWARD(LS_ACT_GELU))
+CALL(feed_forward_gelu_tanh, FEED_FORWARD(LS_ACT_GELU_TANH))
+CALL(feed_forward_silu, FEED_FORWARD(LS_ACT_SILU))
+CALL(feed_forward_relu, FEED_FORWARD(LS_ACT_RELU))
+CALL(feed_forward_plain, ls_feed_forward(in[0], in + 1, ((ls_tensor *[2]){NULL, NULL}), LS_ACT_GELU))
 CALL(linear_relu, ls_linear(in[0], in[1], in[2], LS_ACT_RELU))
 CALL(linear_gelu, ls_linear(in[0], in[1], in[2], LS_ACT_GELU))
 CALL(linear_gelu_tanh, ls_linear(in[0], in[1], in[2], LS_ACT_GELU_TANH))
@@ -319,6 +326,11 @@ const op_case op_cases[] = {
     CASE(linears, linears, N(2, 3, 17), N(13, 17), N(5, 17), N(9, 17), N(13), N(5), N(9)),
     CASE(linears, linears_mixed, N(7, 17), N(13, 17), N(5, 17), N(5)),
     CASE(linears, linears_joined, N(7, 17), N(15, 17), N(15)),
+    CASE(feed_forward, feed_forward_gelu, N(2, 3, 17), N(13, 17), N(13), N(5, 13), N(5)),
+    CASE(feed_forward, feed_forward_gelu_tanh, N(7, 17), N(13, 17), N(13), N(5, 13), N(5)),
+    CASE(feed_forward, feed_forward_silu, N(7, 17), N(13, 17), N(13), N(5, 13), N(5)),
+    CASE(feed_forward, feed_forward_relu, N(7, 17), N(13, 17), N(13), N(5, 13), N(5)),
+    CASE(feed_forward, feed_forward_plain, N(17), N(13, 17), N(5, 13)),
     CASE(linear, linear_relu, N(7, 17), N(13, 17), N(13)), CASE(linear, linear_gelu, N(7, 17), N(13, 17), N(13)),
     CASE(linear, linear_gelu_tanh, N(7, 17), N(13, 17), N(13)), CASE(linear, linear_silu, N(7, 17), N(13, 17), N(13)),
     CASE(linear, linear_tanh, N(7, 17), N(13, 17), N(13)), CASE(linear, linear_sigmoid, N(7, 17), N(13, 17), N(13)),

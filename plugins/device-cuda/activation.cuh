@@ -61,20 +61,26 @@ template <typename T, typename W> __device__ __forceinline__ W activate(int acti
     }
 }
 
-/* dy through an activation; saved: its result for ReLU, tanh and sigmoid, else its input. */
-template <typename T, typename W> __device__ __forceinline__ W through(int activation, W dy, W saved)
+/* dy through an activation; saved: its result for ReLU, tanh and sigmoid, else its input. *y: its result. */
+template <typename T, typename W> __device__ __forceinline__ W through(int activation, W dy, W saved, W *y)
 {
     W e, s, x = saved;
+    *y = saved;
     switch (activation) {
     case LS_ACT_RELU: return x > 0 ? dy : (W)0;
     case LS_ACT_GELU:
         s = normal<T>::distribution(x, &e);
+        *y = x * s;
         return dy * (s + (e > 0 ? x * (W)0.39894228040143267794 * e : (W)0)); /* infinite x: 0 */
     case LS_ACT_GELU_TANH:
         s = logistic(gelu_inner(x));
+        *y = x * s;
         if (fabs(x) > 30) return dy * s; /* beyond, the cube below overflows */
         return dy * (s + s * (1 - s) * x * (W)1.59576912160573071176 * (1 + (W)0.134145 * x * x));
-    case LS_ACT_SILU: s = logistic(x); return dy * (isinf(x) ? s : s * (1 + x * (1 - s)));
+    case LS_ACT_SILU:
+        s = logistic(x);
+        *y = x * s;
+        return dy * (isinf(x) ? s : s * (1 + x * (1 - s)));
     case LS_ACT_TANH: return dy * (1 - x * x);
     case LS_ACT_SIGMOID: return dy * x * (1 - x);
     default: return dy;

@@ -90,17 +90,19 @@ extern "C" ls_status cuda_linear(cuda_device *d, cudaStream_t stream, const ls_c
 
 typedef struct slopes {
     const void *dy, *saved;
-    void *d, *part; /* NULL: not wanted. part [chunks, n]: sums of rows */
-    int64_t dy_pitch, saved_pitch, d_pitch;
+    void *d, *y, *part; /* NULL: not wanted. part [chunks, n]: sums of rows */
+    int64_t dy_pitch, saved_pitch, d_pitch, y_pitch;
     int64_t rows, n, chunk; /* rows of a chunk */
     int activation;
 } slopes;
 
 enum { ACROSS = 32, DOWN = 8, AHEAD = 4 }; /* threads of a block; rows read before the first is used */
+enum { SLOPE_BLOCKS = 3 };                 /* of a processor at once */
 
 /* d = dy through the activation, and its sums over rows. Block (x, y): 32 vectors of N columns, one chunk of rows.
- * ACT: the activation, -1: given, LS_ACT_NONE: only sums. */
-template <typename T, int N, int ACT> static __global__ void __launch_bounds__(256) slope_rows(const slopes s)
+ * ACT: the activation, -1: given, LS_ACT_NONE: only sums. AGAIN: and y, the activation's result. */
+template <typename T, int N, int ACT, bool AGAIN>
+static __global__ void __launch_bounds__(ACROSS *DOWN, SLOPE_BLOCKS) slope_rows(const slopes s)
 {
     typedef typename wide<T>::type W;
     const int activation = ACT < 0 ? s.activation : ACT;
@@ -112,7 +114,7 @@ template <typename T, int N, int ACT> static __global__ void __launch_bounds__(2
     for (int i = 0; i < N; i++) sum[i] = 0;
     if (column < s.n) {
         const T *dy = (const T *)s.dy + column, *saved = (const T *)s.saved + column;
-        T *d = (T *)s.d + column;
+        T *d = (T *)s.d + column, *y = (T *)s.y + column;
         for (int64_t row = begin + threadIdx.y; row < end; row += DOWN * AHEAD) {
             vector<T, N> g[AHEAD], x[AHEAD];
 #pragma unroll
@@ -124,14 +126,16 @@ template <typename T, int N, int ACT> static __global__ void __launch_bounds__(2
 #pragma unroll
             for (int u = 0; u < AHEAD; u++) {
                 if (row + u * DOWN >= end) break;
-                W v[N];
+                W v[N], again[N];
 #pragma unroll
                 for (int i = 0; i < N; i++) {
                     v[i] = as<W>(g[u].at[i]);
-                    if (ACT != LS_ACT_NONE) v[i] = through<T>(activation, v[i], as<W>(x[u].at[i]));
+                    if (ACT != LS_ACT_NONE) v[i] = through<T>(activation, v[i], as<W>(x[u].at[i]), &again[i]);
                     sum[i] += v[i];
                 }
-                if (ACT != LS_ACT_NONE) store_vector<T, N>(d + (row + u * DOWN) * s.d_pitch, v);
+                if (ACT == LS_ACT_NONE) continue;
+                store_vector<T, N>(d + (row + u * DOWN) * s.d_pitch, v);
+                if (AGAIN) store_vector<T, N>(y + (row + u * DOWN) * s.y_pitch, again);
             }
         }
     }
@@ -149,18 +153,25 @@ template <typename T, int N, int ACT> static __global__ void __launch_bounds__(2
     }
 }
 
+template <typename T, int N, bool AGAIN>
+static void launch_activation(cudaStream_t stream, const slopes &s, dim3 grid, dim3 block)
+{
+    if (s.activation == LS_ACT_GELU && N > 1) slope_rows<T, N, LS_ACT_GELU, AGAIN><<<grid, block, 0, stream>>>(s);
+    else slope_rows<T, N, -1, AGAIN><<<grid, block, 0, stream>>>(s);
+}
+
 template <typename T, int N> static void launch_slopes(cudaStream_t stream, const slopes &s, dim3 grid)
 {
     dim3 block(ACROSS, DOWN);
-    if (s.activation == LS_ACT_NONE) slope_rows<T, N, LS_ACT_NONE><<<grid, block, 0, stream>>>(s);
-    else if (s.activation == LS_ACT_GELU && N > 1) slope_rows<T, N, LS_ACT_GELU><<<grid, block, 0, stream>>>(s);
-    else slope_rows<T, N, -1><<<grid, block, 0, stream>>>(s);
+    if (s.activation == LS_ACT_NONE) slope_rows<T, N, LS_ACT_NONE, false><<<grid, block, 0, stream>>>(s);
+    else if (s.y) launch_activation<T, N, true>(stream, s, grid, block);
+    else launch_activation<T, N, false>(stream, s, grid, block);
 }
 
 /* Rows of a chunk, so that all blocks run at once. */
 static int64_t chunk_rows(const cuda_device *d, int64_t rows, int64_t slabs)
 {
-    int64_t chunks = (int64_t)d->processors * 3 / slabs, most = (rows + DOWN * AHEAD - 1) / (DOWN * AHEAD);
+    int64_t chunks = (int64_t)d->processors * SLOPE_BLOCKS / slabs, most = (rows + DOWN * AHEAD - 1) / (DOWN * AHEAD);
     chunks = chunks < 1 ? 1 : chunks > most ? most : chunks;
     if (chunks > 65535) chunks = 65535;
     return (rows + chunks - 1) / chunks;
@@ -173,7 +184,7 @@ static ls_status run_slopes(cuda_device *d, cudaStream_t stream, slopes s, const
     typedef typename wide<T>::type W;
     const int N = sizeof(T) == 8 ? 1 : whole<T>::N;
     bool vectors = fits_vectors<T, N>(s.dy, s.n, s.dy_pitch) && fits_vectors<T, N>(s.saved, s.n, s.saved_pitch) &&
-                   fits_vectors<T, N>(s.d, s.n, s.d_pitch);
+                   fits_vectors<T, N>(s.d, s.n, s.d_pitch) && fits_vectors<T, N>(s.y, s.n, s.y_pitch);
     int64_t width = ACROSS * (vectors ? N : 1), slabs = (s.n + width - 1) / width;
     s.chunk = chunk_rows(d, s.rows, slabs);
     dim3 grid((unsigned)slabs, (unsigned)((s.rows + s.chunk - 1) / s.chunk));
@@ -187,10 +198,11 @@ static ls_status run_slopes(cuda_device *d, cudaStream_t stream, slopes s, const
     return CUDA_LAUNCHED(why);
 }
 
-/* d = dy through the activation, where there is one, and db. */
+/* d = dy through the activation, where there is one, db, and the activation's result if it is wanted again. */
 static ls_status before_activation(cuda_device *d, cudaStream_t stream, const ls_call *call, ls_message *why)
 {
     const ls_operand *dy = call->in[0], *saved = call->in[3], *to = call->out[3], *db = call->out[2];
+    const ls_operand *y = call->n_out > 4 ? call->out[4] : NULL;
     slopes s = {};
     s.activation = call->attrs.product.activation;
     s.dy = dy->data, s.dy_pitch = dy->stride[0];
@@ -198,6 +210,7 @@ static ls_status before_activation(cuda_device *d, cudaStream_t stream, const ls
     if (s.activation != LS_ACT_NONE) {
         s.saved = saved->data, s.saved_pitch = saved->stride[0];
         s.d = to->data, s.d_pitch = to->stride[0];
+        if (y) s.y = y->data, s.y_pitch = y->stride[0];
     }
     CUDA_FLOATING(dy->dtype, why, CUDA_TRY(run_slopes<T>(d, stream, s, db, call->attrs.product.accumulate & 4, why)));
     return LS_OK;

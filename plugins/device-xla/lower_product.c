@@ -47,7 +47,7 @@ void xla_linear(xla_lowering *l, const ls_call *call)
     xla_out(l, 1, pre);
 }
 
-/* in: dy [M,N], x [M,K]?, w [N,K]?, saved [M,N]?  out: dx [M,K]?, dw [N,K]?, db [N]?, d [M,N]? (private) */
+/* in: dy [M,N], x [M,K]?, w [N,K]?, saved [M,N]?  out: dx [M,K]?, dw [N,K]?, db [N]?, d [M,N]? (private), y [M,N]? */
 void xla_linear_grad(xla_lowering *l, const ls_call *call)
 {
     shlo *s = &l->s;
@@ -66,4 +66,5 @@ void xla_linear_grad(xla_lowering *l, const ls_call *call)
     xla_out_sum(l, 0, dx, accumulate);
     xla_out_sum(l, 1, dw, accumulate);
     xla_out_sum(l, 2, db, accumulate);
+    if (xla_has_out(call, 4)) xla_out(l, 4, xla_activate(s, activation, xla_in(l, 3)));
 }

@@ -166,7 +166,7 @@ static ls_tensor *layer_forward(ls_module *self, ls_tensor *const *x, int64_t n,
     ls_packing packing = {.rows = n > 2 ? x[2] : NULL, .slots = n > 3 ? x[3] : NULL};
     ls_tensor *mixed = attend(l, x[0], &packing, &opts);
     ls_tensor *y = ls_forward(l->norm1, ls_forward(l->out, mixed), x[0]);
-    return ls_forward(l->norm2, ls_forward(l->down, ls_forward(l->up, y)), y);
+    return ls_forward(l->norm2, ls_forward_feed_forward(l->up, l->down, y), y);
 }
 
 static ls_module *norm_new(ls_run *run, const ls_bert_config *c)

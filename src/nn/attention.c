@@ -113,9 +113,14 @@ typedef struct transformer {
     bool norm_first;
 } transformer;
 
+static bool drops(const transformer *t)
+{
+    return t->module.training && t->dropout > 0;
+}
+
 static ls_tensor *dropped(const transformer *t, ls_tensor *x)
 {
-    return t->module.training && t->dropout > 0 ? ls_dropout(x, t->dropout) : x;
+    return drops(t) ? ls_dropout(x, t->dropout) : x;
 }
 
 static ls_tensor *attend(const transformer *t, ls_tensor *x, ls_tensor *mask)
@@ -125,7 +130,8 @@ static ls_tensor *attend(const transformer *t, ls_tensor *x, ls_tensor *mask)
 
 static ls_tensor *feed_forward(const transformer *t, ls_tensor *x)
 {
-    return ls_forward(t->linear2, dropped(t, ls_forward(t->linear1, x)));
+    if (!drops(t)) return ls_forward_feed_forward(t->linear1, t->linear2, x);
+    return ls_forward(t->linear2, ls_dropout(ls_forward(t->linear1, x), t->dropout));
 }
 
 static ls_tensor *transformer_forward(ls_module *self, ls_tensor *const *x, int64_t n, void *user)

@@ -4,12 +4,13 @@
 #include "base/list.h"
 #include "nn/layers.h"
 
-/* Run the children in order; a convolution and the batch norm after it run together. */
+/* Run the children in order; a convolution and the batch norm after it run together, and so do two linear layers. */
 static ls_tensor *run_children(ls_module *self, int count, ls_tensor *x)
 {
     for (int i = 0; i < count; i++) {
         ls_module *child = self->children[i].module, *next = i + 1 < count ? self->children[i + 1].module : NULL;
         if (ls_as_conv2d(child) && ls_as_batch_norm(next)) x = ls_forward_conv_norm(child, next, x, NULL), i++;
+        else if (ls_is_feed_forward(child, next)) x = ls_forward_feed_forward(child, next, x), i++;
         else x = ls_forward(child, x);
     }
     return x;

@@ -56,6 +56,12 @@ ls_attention_opts ls_attention_by(ls_tensor *mask_or_lengths, double dropout, bo
  * run on its own, as on the host, where nothing is gained. */
 ls_tensor *ls_forward_linears(int n, ls_module *const *layers, ls_tensor *x);
 
+/* down(up(x)). Two linear layers, the first with an activation, are one operator while gradients are recorded: the
+ * result in between is not kept for them, if it can be made again. */
+ls_tensor *ls_forward_feed_forward(ls_module *up, ls_module *down, ls_tensor *x);
+/* Are they such layers? */
+bool ls_is_feed_forward(const ls_module *up, const ls_module *down);
+
 /* Must its forward function be called on its own, because of hooks, recomputation or another precision? Then it is not
  * run as a part of a fused operation. */
 static inline bool ls_is_watched(const ls_module *module)

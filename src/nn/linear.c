@@ -64,6 +64,33 @@ ls_tensor *ls_forward_linears(int n, ls_module *const *layers, ls_tensor *x)
     return y;
 }
 
+/* ---- one after another ---- */
+
+bool ls_is_feed_forward(const ls_module *up, const ls_module *down)
+{
+    const linear *first = as_linear(up), *second = as_linear(down);
+    return first && second && op_slope_needs_input(first->activation) && second->activation == LS_ACT_NONE;
+}
+
+static ls_outputs both_forward(ls_module *self, ls_tensor *const *x, int64_t n, void *user)
+{
+    (void)n;
+    const linear *up = as_linear(self), *down = as_linear(user);
+    return LS_OUTPUTS(ls_feed_forward(x[0], (ls_tensor *[]){up->weight, down->weight},
+                                      (ls_tensor *[]){up->bias, down->bias}, up->activation));
+}
+
+ls_tensor *ls_forward_feed_forward(ls_module *up, ls_module *down, ls_tensor *x)
+{
+    if (!ls_is_feed_forward(up, down) || ls_is_watched(up) || ls_is_watched(down) || up->object.run->no_grad)
+        return ls_forward(down, ls_forward(up, x));
+    ls_tensor *y = ls_forward_as(up, both_forward, &x, 1, down).item[0];
+    down->output_count = up->output_count;
+    down->output[0] = up->output[0];
+    if (ls_is_valid(y)) up->output[0].dim[ls_ndim(y) - 1] = ls_dim(as_linear(up)->weight, 0);
+    return y;
+}
+
 /* ---- making one ---- */
 
 const char *ls_activation_name(ls_activation activation)

@@ -151,7 +151,7 @@ static bool grade(const ls_node *node, ls_tensor *dy, ls_tensor *x, ls_tensor *d
     together w = gradient_of(n, dweights, of_weights), b = gradient_of(n, dbiases, of_biases);
     if ((weight || !dx) && w.possible && b.possible && !ls_failed(dy->run)) {
         attrs.product.accumulate = (accumulate & 1) | w.accumulate << 1 | b.accumulate << 2;
-        return op_linear_grad((ls_tensor *[]){dy, x, weight, NULL}, (ls_tensor *[]){dx, w.all, b.all, NULL}, &attrs);
+        return op_linear_grad((ls_tensor *[]){dy, x, weight, NULL}, (ls_tensor *[5]){dx, w.all, b.all}, &attrs);
     }
     int64_t end = dy->view.dim[1];
     for (int i = n - 1; i >= 0 && !ls_failed(dy->run); end -= node->extra[1 + i--]) {
@@ -159,7 +159,7 @@ static bool grade(const ls_node *node, ls_tensor *dy, ls_tensor *x, ls_tensor *d
         bool adds = (accumulate & 1) || i < n - 1;
         attrs.product.accumulate = adds | (of_weights >> i & 1) << 1 | (of_biases >> i & 1) << 2;
         if (!op_linear_grad((ls_tensor *[]){part, x, node->saved[1 + i], NULL},
-                            (ls_tensor *[]){dx, dweights[i], dbiases[i], NULL}, &attrs))
+                            (ls_tensor *[5]){dx, dweights[i], dbiases[i]}, &attrs))
             return false;
     }
     return !ls_failed(dy->run);
@@ -170,14 +170,9 @@ BACK(linears)
     ls_run *run = dy[0]->run;
     int n = (int)node->extra[0];
     int32_t accumulate = 0;
-    int64_t rows = 1;
-    for (int d = 0; d < dy[0]->view.ndim - 1; d++) rows *= dy[0]->view.dim[d];
-    ls_tensor *from = op_as_rows(ls_contiguous(dy[0]), rows);
-    ls_tensor *x = node->saved[0] ? op_as_rows(ls_contiguous(node->saved[0]), rows) : NULL;
-    if (ls_failed(run)) return;
-    ls_tensor *to = op_gradient(node, 0, dy[0], 0, &accumulate, dx), *flat = op_as_rows(to, rows);
+    ls_tensor *from = op_dense_rows(dy[0]), *x = op_dense_rows(node->saved[0]);
+    ls_tensor *to = op_gradient(node, 0, dy[0], 0, &accumulate, dx), *rows = op_rows(to);
     ls_tensor *gradients[2 * LS_MAX_LINEARS];
     for (int i = 0; i < 2 * n; i++) gradients[i] = op_gradient(node, 1 + i, dy[0], 1 + i, &accumulate, dx);
-    if (ls_failed(run) || !grade(node, from, x, flat, gradients, gradients + n, accumulate)) return;
-    if (to && flat->storage != to->storage) ls_raw_copy(to, ls_reshape_shape(flat, ls_view_shape(&to->view)));
+    if (!ls_failed(run) && grade(node, from, x, rows, gradients, gradients + n, accumulate)) op_rows_written(to, rows);
 }

@@ -127,16 +127,34 @@ static inline void op_multiplies(const ls_tensor *t)
 
 /* Can x, weight and bias (may be NULL) be multiplied? If not, records an error. */
 bool op_linear_fits(ls_opcode op, ls_tensor *x, ls_tensor *weight, ls_tensor *bias);
-/* [..., n] as [rows, n]: a view if possible, else a copy. NULL for NULL. */
-ls_tensor *op_as_rows(ls_tensor *x, int64_t rows);
+/* ls_linear() without history, of inputs that fit, x in the type that is computed in. pre: NULL, or room for what the
+ * activation is applied to. */
+ls_tensor *op_linear(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, ls_activation activation, ls_tensor **pre);
+/* Is the slope of the activation computed from its input? Else from its result. */
+static inline bool op_slope_needs_input(ls_activation activation)
+{
+    return activation == LS_ACT_GELU || activation == LS_ACT_GELU_TANH || activation == LS_ACT_SILU;
+}
 /* The gradients of a linear layer by the device's linear_grad, or by other operators if it lacks that. in: dy and x
- * [rows, ...], weight, what the activation saved; out: those of x, weight and bias, and dy before the activation. */
-bool op_linear_grad(ls_tensor *const in[4], ls_tensor *const out[4], const ls_attrs *attrs);
+ * [rows, ...], weight, what the activation saved; out: those of x, weight and bias, dy before the activation, and the
+ * result of the activation again, if it saved its input. */
+bool op_linear_grad(ls_tensor *const in[4], ls_tensor *const out[5], const ls_attrs *attrs);
+/* [..., n] as [rows, n], a view if possible, else a copy. NULL for NULL. */
+ls_tensor *op_rows(ls_tensor *x);
+/* The same with adjacent elements in a row. */
+ls_tensor *op_dense_rows(ls_tensor *x);
+/* A gradient was written to rows = op_rows(to): put it where it belongs if they are a copy. Both may be NULL. */
+void op_rows_written(ls_tensor *to, ls_tensor *rows);
 
 enum { LS_MAX_LINEARS = 3 };
 /* ls_linear() without activation, by n weights (and biases, each may be NULL), the results side by side: [..., N0 + N1
  * + ...]. Weights that lie one behind the other in memory are one matrix to the device. */
 ls_tensor *ls_linears(ls_tensor *x, int n, ls_tensor *const *weights, ls_tensor *const *biases);
+
+/* ls_linear(ls_linear(x, weights[0], biases[0], activation), weights[1], biases[1], LS_ACT_NONE), but the result of the
+ * first is not kept for the gradient if it can be made again from what the activation keeps. Biases may be NULL. */
+ls_tensor *ls_feed_forward(ls_tensor *x, ls_tensor *const weights[2], ls_tensor *const biases[2],
+                           ls_activation activation);
 
 /* May a norm train on this batch [N,C,...]? One value per channel has no variance: that is an error. */
 bool ls_batch_norm_can_train(ls_run *run, ls_opcode op, ls_shape batch);

@@ -114,27 +114,32 @@ bool op_linear_fits(ls_opcode op, ls_tensor *x, ls_tensor *weight, ls_tensor *bi
     return false;
 }
 
+ls_tensor *op_linear(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, ls_activation activation, ls_tensor **pre)
+{
+    ls_dtype dtype = x->view.dtype;
+    ls_shape shape = ls_view_shape(&x->view);
+    shape.dim[shape.ndim - 1] = weight->view.dim[0];
+    op_multiplies(weight);
+    op_multiplies(bias);
+    ls_tensor *out[2] = {op_new(x, dtype, shape), pre ? op_new(x, dtype, shape) : NULL};
+    ls_attrs attrs = {.product = {.activation = activation, .compute = dtype}};
+    if (!op_submit(LS_OP_linear, 3, (ls_tensor *[]){x, weight, bias}, 2, out, &attrs)) return &x->run->poison;
+    if (pre) *pre = out[1];
+    return out[0];
+}
+
 ls_tensor *ls_linear(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, ls_activation activation)
 {
     ls_run *run = op_begin(LS_OP_linear, 2, 3, (ls_tensor *[]){x, weight, bias});
     if (!run) return op_poison(x ? x : weight);
     if (!op_linear_fits(LS_OP_linear, x, weight, bias)) return &run->poison;
-    ls_dtype dtype = op_half_type(run, x->view.dtype);
-    ls_tensor *in[3] = {op_as(x, dtype), weight, bias};
+    ls_tensor *in[3] = {op_as(x, op_half_type(run, x->view.dtype)), weight, bias}, *pre = NULL;
     if (ls_failed(run)) return &run->poison;
-    op_multiplies(weight);
-    op_multiplies(bias);
-    ls_shape shape = ls_view_shape(&x->view);
-    shape.dim[shape.ndim - 1] = weight->view.dim[0];
-
-    bool record = ls_must_record(run, 3, in);
-    bool keep_pre =
-        record && (activation == LS_ACT_GELU || activation == LS_ACT_GELU_TANH || activation == LS_ACT_SILU);
-    ls_tensor *y = op_new(x, dtype, shape), *pre = keep_pre ? op_new(x, dtype, shape) : NULL;
-    ls_attrs attrs = {.product = {.activation = activation, .compute = dtype}};
+    bool keep_pre = op_slope_needs_input(activation) && ls_must_record(run, 3, in);
+    ls_tensor *y = op_linear(in[0], weight, bias, activation, keep_pre ? &pre : NULL);
+    ls_attrs attrs = {.product = {.activation = activation, .compute = in[0]->view.dtype}};
     ls_node *node = NULL;
-    if (!op_submit(LS_OP_linear, 3, in, 2, (ls_tensor *[]){y, pre}, &attrs)) return &run->poison;
-    if (!op_record(LS_OP_linear, 3, in, 1, &y, &attrs, &node)) return &run->poison;
+    if (ls_failed(run) || !op_record(LS_OP_linear, 3, in, 1, &y, &attrs, &node)) return &run->poison;
     if (node) {
         ls_save(node, ls_wants(node, 1) ? in[0] : NULL);
         ls_save(node, ls_wants(node, 0) ? weight : NULL);
@@ -143,9 +148,23 @@ ls_tensor *ls_linear(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, ls_activa
     return y;
 }
 
-ls_tensor *op_as_rows(ls_tensor *x, int64_t rows)
+ls_tensor *op_rows(ls_tensor *x)
 {
-    return x ? ls_reshape(x, rows, ls_dim(x, -1)) : NULL;
+    if (!x) return NULL;
+    int64_t rows = 1;
+    for (int d = 0; d < x->view.ndim - 1; d++) rows *= x->view.dim[d];
+    return ls_reshape(x, rows, ls_dim(x, -1));
+}
+
+ls_tensor *op_dense_rows(ls_tensor *x)
+{
+    ls_tensor *rows = op_rows(x);
+    return !rows || rows->life != LS_LIFE_LIVE || rows->view.stride[1] == 1 ? rows : ls_contiguous(rows);
+}
+
+void op_rows_written(ls_tensor *to, ls_tensor *rows)
+{
+    if (to && rows->storage != to->storage) ls_raw_copy(to, ls_reshape_shape(rows, ls_view_shape(&to->view)));
 }
 
 /* The gradient operator of an activation, and its attributes. */
@@ -166,13 +185,15 @@ static ls_opcode slope_of(ls_activation activation, ls_attrs *attrs)
 static bool linear_grad_composed(ls_tensor *const *in, ls_tensor *const *out, const ls_attrs *attrs)
 {
     ls_tensor *d = in[0];
+    ls_activation activation = attrs->product.activation;
     int32_t accumulate = attrs->product.accumulate;
     ls_dtype compute = attrs->product.compute;
     if (out[3]) {
         ls_attrs slope = {0};
-        ls_opcode op = slope_of(attrs->product.activation, &slope);
+        ls_opcode op = slope_of(activation, &slope), again = activation == LS_ACT_SILU ? LS_OP_silu : LS_OP_gelu;
         d = out[3];
         if (!op_submit(op, 2, (ls_tensor *[]){in[0], in[3]}, 1, &d, &slope)) return false;
+        if (out[4] && !op_submit(again, 1, &in[3], 1, &out[4], &slope)) return false;
     }
     if (out[0] && !multiply(d, in[2], out[0], compute, accumulate & 1)) return false;
     if (out[1] && !multiply(ls_transpose(d, 0, 1), in[1], out[1], compute, accumulate >> 1 & 1)) return false;
@@ -182,28 +203,21 @@ static bool linear_grad_composed(ls_tensor *const *in, ls_tensor *const *out, co
     return !ls_failed(d->run) && op_submit(LS_OP_sum, 1, &d, 1, &db, &sum);
 }
 
-bool op_linear_grad(ls_tensor *const in[4], ls_tensor *const out[4], const ls_attrs *attrs)
+bool op_linear_grad(ls_tensor *const in[4], ls_tensor *const out[5], const ls_attrs *attrs)
 {
     return ls_device_supports(in[0]->storage->device, LS_OP_linear_grad)
-               ? op_submit(LS_OP_linear_grad, 4, in, 4, out, attrs)
+               ? op_submit(LS_OP_linear_grad, 4, in, 5, out, attrs)
                : linear_grad_composed(in, out, attrs);
 }
 
 BACK(linear)
 {
-    ls_run *run = dy[0]->run;
     ls_attrs attrs = node->attrs;
     int32_t *accumulate = &attrs.product.accumulate;
-    int64_t rows = 1;
-    for (int d = 0; d < dy[0]->view.ndim - 1; d++) rows *= dy[0]->view.dim[d];
-    ls_tensor *in[4] = {op_as_rows(dy[0], rows), op_as_rows(node->saved[0], rows), node->saved[1],
-                        op_as_rows(node->saved[2], rows)};
-    for (int i = 0; i < 2; i++)
-        if (!ls_failed(run) && in[i] && in[i]->view.stride[1] != 1) in[i] = ls_contiguous(in[i]);
-    if (ls_failed(run)) return;
-    ls_tensor *to = op_gradient(node, 0, dy[0], 0, accumulate, dx), *out[4] = {op_as_rows(to, rows)};
+    ls_tensor *in[4] = {op_dense_rows(dy[0]), op_dense_rows(node->saved[0]), node->saved[1], op_rows(node->saved[2])};
+    ls_tensor *to = op_gradient(node, 0, dy[0], 0, accumulate, dx), *out[5] = {op_rows(to)};
     for (int i = 1; i < 3; i++) out[i] = op_gradient(node, i, dy[0], i, accumulate, dx);
+    if (ls_failed(dy[0]->run)) return;
     if (in[3]) out[3] = ls_tensor_new_like(in[0], in[0]->view.dtype);
-    if (ls_failed(run) || !op_linear_grad(in, out, &attrs)) return;
-    if (to && out[0]->storage != to->storage) ls_raw_copy(to, ls_reshape_shape(out[0], ls_view_shape(&to->view)));
+    if (op_linear_grad(in, out, &attrs)) op_rows_written(to, out[0]);
 }

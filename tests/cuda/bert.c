@@ -347,7 +347,7 @@ static void check_linear(const char *name, int rows, int n, int k, ls_dtype type
            half = empty(type, 2, n, k);
     tensor y = empty(type, 2, rows, n), pre = empty(type, 2, rows, n), dy = empty(type, 2, rows, n);
     tensor dx = empty(type, 2, rows, k), dw = empty(LS_F32, 2, n, k), db = empty(LS_F32, 1, n),
-           d = empty(type, 2, rows, n);
+           d = empty(type, 2, rows, n), again = empty(type, 2, rows, n);
     fill(&x, 0, 1), fill(&w, 0, 0.03), fill(&b, 0, 0.5), fill(&dy, 0, 1), fill(&dw, 0, 1), fill(&db, 0, 1);
     half.here = malloc((size_t)half.n * sizeof(double));
     memcpy(half.here, w.here, (size_t)half.n * sizeof(double));
@@ -375,16 +375,18 @@ static void check_linear(const char *name, int rows, int n, int k, ls_dtype type
 
     ls_call grad = {.op = LS_OP_linear_grad,
                     .n_in = 4,
-                    .n_out = 4,
+                    .n_out = 5,
                     .in = {&dy.x, &x.x, &w.x, active ? &pre.x : NULL},
-                    .out = {&dx.x, &dw.x, &db.x, active ? &d.x : NULL}};
+                    .out = {&dx.x, &dw.x, &db.x, active ? &d.x : NULL, active ? &again.x : NULL}};
     grad.attrs.product = call.attrs.product;
     grad.attrs.product.accumulate = 2 | 4;
     double *slope = malloc((size_t)dy.n * sizeof(double));
     for (int64_t i = 0; i < dy.n; i++) slope[i] = active ? dy.here[i] * gelu_slope(before[i]) : dy.here[i];
     run(&grad);
     double *got_x = read_back(&dx), *got_w = read_back(&dw), *got_b = read_back(&db);
-    difference ex = {0}, ew = {0}, eb = {0};
+    double *got_y = read_back(&again);
+    difference ex = {0}, ew = {0}, eb = {0}, ey = {0};
+    for (int64_t i = 0; active && i < again.n; i++) compare(&ey, got_y[i], gelu(before[i]));
     for (int i = 0; i < SAMPLES / 4; i++) {
         int64_t r = any_of(rows), c = any_of(k), o = any_of(n);
         double to_x = 0, to_w = dw.here[o * k + c], to_b = db.here[o];
@@ -398,9 +400,9 @@ static void check_linear(const char *name, int rows, int n, int k, ls_dtype type
         compare(&eb, got_b[o], to_b);
     }
     snprintf(what, sizeof what, "%s backward", name);
-    report(what, fmax(relative(ex), fmax(relative(ew), relative(eb))), limit, &grad, backward_us);
-    free(got_x), free(got_w), free(got_b), free(slope), free(before);
-    tensor *all[] = {&x, &w, &b, &half, &y, &pre, &dy, &dx, &dw, &db, &d};
+    report(what, fmax(fmax(relative(ex), relative(ey)), fmax(relative(ew), relative(eb))), limit, &grad, backward_us);
+    free(got_y), free(got_x), free(got_w), free(got_b), free(slope), free(before);
+    tensor *all[] = {&x, &w, &b, &half, &y, &pre, &dy, &dx, &dw, &db, &d, &again};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) drop(all[i]);
 }
 

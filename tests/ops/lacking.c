@@ -3,6 +3,7 @@
 #include <lockstep.h>
 
 #include "check.h"
+#include "ops/op.h"
 #include "tensor/context.h"
 
 static ls_run *run;
@@ -103,6 +104,23 @@ static void gradients_of_linear(void)
     }
 }
 
+static ls_tensor *feed_forward(ls_tensor **in)
+{
+    return ls_feed_forward(in[0], (ls_tensor *[]){in[1], in[3]}, (ls_tensor *[]){in[2], in[4]}, activation);
+}
+
+static void gradients_of_feed_forward(void)
+{
+    static const ls_activation all[] = {LS_ACT_GELU, LS_ACT_GELU_TANH, LS_ACT_SILU};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        activation = all[i];
+        ls_tensor *in[MOST_INPUTS] = {leaf(LS_F32, LS_SHAPE(2, 5, 17)), leaf(LS_F32, LS_SHAPE(13, 17)),
+                                      leaf(LS_F32, LS_SHAPE(13)), leaf(LS_F32, LS_SHAPE(7, 13)),
+                                      leaf(LS_F32, LS_SHAPE(7))};
+        check_same(feed_forward, in, LS_OP_linear_grad, 1e-5);
+    }
+}
+
 static ls_tensor *dropped(ls_tensor **in)
 {
     return ls_dropout_add_layer_norm(in[0], in[1], in[2], in[3], 0.25, 1e-5);
@@ -140,6 +158,7 @@ int main(int argc, char **argv)
     if (argc > 1) check_filter = argv[1];
     run = ls_init(NULL, NULL, .seed = 1);
     CHECK_RUN(gradients_of_linear);
+    CHECK_RUN(gradients_of_feed_forward);
     CHECK_RUN(dropout_and_norm);
     CHECK_RUN(embedding_and_norm);
     CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));

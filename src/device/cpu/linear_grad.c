@@ -2,7 +2,8 @@
  *
  *     d  [M,N] = dy activation'(saved)      dx [M,K] = d w      dw [N,K] = d^T x      db [N] = sum of the rows of d
  *
- * With an activation, d is computed a few rows at a time, which are summed for db while they are in cache. */
+ * With an activation, d is computed a few rows at a time, which are summed for db while they are in cache; so is the
+ * activation's result, if it is wanted again. */
 #include "base/parallel.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/gemm.h"
@@ -18,8 +19,8 @@
 #define CACHED_BYTES 65536 /* of rows of d that are summed right after they are computed */
 
 typedef struct through {
-    const ls_operand *dy, *saved, *d;
-    ls_map_fn *slope;
+    const ls_operand *dy, *saved, *d, *y; /* y: NULL: not wanted */
+    ls_map_fn *slope, *activate;
     ls_summary_columns_fn *fold;
     double *sums; /* [parts, N]; NULL: not wanted */
     int64_t parts, rows, n;
@@ -53,8 +54,10 @@ static void make_parts(void *arg, int64_t begin, int64_t end)
         if (sums) memset(sums, 0, (size_t)t->n * sizeof *sums);
         for (int64_t row = part * PART_ROWS, rows; row < last; row += rows) {
             rows = smaller(last - row, at_once);
-            for (int64_t r = row; r < row + rows; r++)
+            for (int64_t r = row; r < row + rows; r++) {
                 t->slope(t->n, (void *[]){row_of(t->d, r), row_of(t->dy, r), row_of(t->saved, r)}, NULL);
+                if (t->y) t->activate(t->n, (void *[]){row_of(t->y, r), row_of(t->saved, r)}, NULL);
+            }
             if (sums) add_rows(t, row, rows, sums);
         }
     }
@@ -80,13 +83,23 @@ static ls_map slope_of(ls_activation activation)
     }
 }
 
+/* Those whose slope is computed from their input. */
+static ls_map map_of(ls_activation activation)
+{
+    return activation == LS_ACT_SILU ? LS_MAP_silu : activation == LS_ACT_GELU ? LS_MAP_gelu : LS_MAP_gelu_tanh;
+}
+
 static ls_status through_activation(const ls_call *call, const ls_operand *d, ls_message *why)
 {
     const ls_operand *dy = call->in[0], *db = call->out[2];
+    ls_activation activation = call->attrs.product.activation;
+    const ls_elementwise *kernels = ls_elementwise_kernels();
     through t = {.dy = dy,
                  .saved = call->in[3],
                  .d = d,
-                 .slope = ls_elementwise_kernels()->map[slope_of(call->attrs.product.activation)][dy->dtype],
+                 .y = call->n_out > 4 ? call->out[4] : NULL,
+                 .slope = kernels->map[slope_of(activation)][dy->dtype],
+                 .activate = kernels->map[map_of(activation)][dy->dtype],
                  .fold = ls_reduce_table()->columns[dy->dtype][LS_SUMMARY_SUM],
                  .parts = ceil_div(dy->dim[0], PART_ROWS),
                  .rows = dy->dim[0],
@@ -133,10 +146,12 @@ static ls_status sum_rows(const ls_call *call, const ls_operand *d, ls_message *
     return ls_cpu_sum(&sum, why);
 }
 
-/* in: dy [M,N], x [M,K]?, w [N,K]?, saved [M,N]?  out: dx [M,K]?, dw [N,K]?, db [N]? (absent: not wanted), d [M,N]?
+/* in: dy [M,N], x [M,K]?, w [N,K]?, saved [M,N]?
+ * out: dx [M,K]?, dw [N,K]?, db [N]? (absent: not wanted), d [M,N]?, y [M,N]?
  * Gradients of linear with its activation: dx needs w, dw needs x. saved and d are given with an activation: saved is
  * what its slope is computed from, y for ReLU, tanh and sigmoid, else pre; d is memory for the gradient before the
- * activation, private to the device. Rows of dy, x, saved and d are contiguous; dy, saved and d are of one type.
+ * activation, private to the device. y is wanted only where saved is pre: the result of the activation, made again.
+ * Rows of dy, x, saved, d and y are contiguous; dy, saved, d and y are of one type.
  * attrs.product: compute, activation, accumulate: dx, dw, db. */
 ls_status ls_cpu_linear_grad(const ls_call *call, ls_message *why)
 {
