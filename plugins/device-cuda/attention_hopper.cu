@@ -1,8 +1,7 @@
-/* attention_hopper.cu - attention of heads of up to 64 in half types, on the tensor cores of Hopper.
+/* attention_hopper.cu - attention of heads of up to 128 in half types, on the tensor cores of Hopper.
  *
- * Warpgroups of 128 threads have 64 queries each and walk over keys and values, which arrive in three stages of 128.
- * The gradients are in attention_hopper_grad.cu. Rows of shared memory are of 64 numbers: of shorter heads, the rest is
- * zero.
+ * Warpgroups of 128 threads have 64 queries each and walk over keys and values, which arrive in three stages of 128, or
+ * of 64 where heads have two panels. The gradients are in attention_hopper_grad.cu.
  *
  * Dropout draws 16 bits for a score, half of what the CPU draws, so it drops other scores than the CPU does; the same
  * ones in every run with the same seed. `kept` has them for the gradients, a bit set where a score is dropped: in each
@@ -61,22 +60,22 @@ static __device__ __forceinline__ uint32_t kept_word(uint32_t dropped)
 /* ---- Forward ----------------------------------------------------------------------------------------------------- */
 
 enum { FORWARD_THREADS = 256, FORWARD_ROWS = 128 };
-enum { FORWARD_V = STAGES * STAGE_BYTES, FORWARD_Q = 2 * FORWARD_V, FORWARD_BYTES = FORWARD_Q + FORWARD_ROWS * 128 };
+enum { FORWARD_V = STAGES * STAGE_BYTES, FORWARD_Q = 2 * FORWARD_V, FORWARD_PANEL = FORWARD_ROWS * 128 };
 
 /* Rows of a block that no query is in: zeros, and the logarithm of nothing. */
 template <typename T> static __device__ void write_empty(const attention &a, const standing &at)
 {
     head_rows<T> o = rows_of<T>(a.o, at.b, at.h, a.value_depth);
-    for (int i = threadIdx.x; i < FORWARD_ROWS * 8; i += FORWARD_THREADS)
-        if (at.first + (i >> 3) < a.queries && (i & 7) < o.pieces)
-            *(uint4 *)(o.data + (at.first + (i >> 3)) * o.pitch + (i & 7) * 8) = make_uint4(0, 0, 0, 0);
+    for (int i = threadIdx.x; i < FORWARD_ROWS * 16; i += FORWARD_THREADS)
+        if (at.first + (i >> 4) < a.queries && (i & 15) < o.pieces)
+            *(uint4 *)(o.data + (at.first + (i >> 4)) * o.pitch + (i & 15) * 8) = make_uint4(0, 0, 0, 0);
     int row = at.first + threadIdx.x;
     if (threadIdx.x < FORWARD_ROWS && row < a.queries && a.lse.data) head_at<float>(a.lse, at.b, at.h)[row] = -INFINITY;
 }
 
 /* Block (x, y, z): 128 queries, head, batch. */
-template <typename T, bool DROP>
-static __global__ void __launch_bounds__(FORWARD_THREADS, 2)
+template <typename T, bool DROP, int PANELS>
+static __global__ void __launch_bounds__(FORWARD_THREADS, PANELS == 1 ? 2 : 1)
     attend(const __grid_constant__ attention a, const __grid_constant__ drawing drawn)
 {
     typedef tensor_core<T> core;
@@ -89,27 +88,27 @@ static __global__ void __launch_bounds__(FORWARD_THREADS, 2)
         return;
     }
     if (a.causal && keys > first + FORWARD_ROWS) keys = first + FORWARD_ROWS;
-    int tiles = (keys + TILE - 1) / TILE, stages = (tiles + 1) / 2;
+    const int TILES = 2 / PANELS, STAGE = TILES * TILE; /* of a stage */
+    int tiles = (keys + TILE - 1) / TILE, stages = (tiles + TILES - 1) / TILES;
     uint32_t at_k = shared_address(shared), at_v = at_k + FORWARD_V, at_q = at_k + FORWARD_Q;
     const head_rows<const T> k_head = rows_of<const T>(a.k, b, h, a.depth),
                              v_head = rows_of<const T>(a.v, b, h, a.value_depth);
     auto load_stage = [&](int s) {
         if (s < stages) {
             uint32_t to = (uint32_t)(s % STAGES) * STAGE_BYTES;
-            load_rows<FORWARD_THREADS, STAGE>(at_k + to, k_head, s * STAGE, keys);
-            load_rows<FORWARD_THREADS, STAGE>(at_v + to, v_head, s * STAGE, keys);
+            load_panels<FORWARD_THREADS, STAGE, PANELS>(at_k + to, k_head, s * STAGE, keys);
+            load_panels<FORWARD_THREADS, STAGE, PANELS>(at_v + to, v_head, s * STAGE, keys);
         }
         copies_end();
     };
-    load_rows<FORWARD_THREADS, FORWARD_ROWS>(at_q, rows_of<const T>(a.q, b, h, a.depth), first, queries);
+    load_panels<FORWARD_THREADS, FORWARD_ROWS, PANELS>(at_q, rows_of<const T>(a.q, b, h, a.depth), first, queries);
     for (int s = 0; s < STAGES; s++) load_stage(s);
 
-    float c = (float)a.scale * LOG2E, o[32], s[32], factor0 = 1, factor1 = 1;
+    float c = (float)a.scale * LOG2E, o[PANELS][32], s[32], factor0 = 1, factor1 = 1;
     float largest0 = -INFINITY, largest1 = -INFINITY, total0 = 0, total1 = 0;
-    uint32_t q[16], p[16], dropped = 0;
+    uint32_t q[16 * PANELS], p[16], dropped = 0;
     bool grown = false;
-#pragma unroll
-    for (int i = 0; i < 32; i++) o[i] = 0;
+    clear(o);
     int row0 = first + group * 64 + warp * 16 + (lane >> 2); /* and row0 + 8 */
     int half = lane >> 1 & 1, drawn_row = row0 + (lane & 1) * 8;
     uint64_t drawn_first = (uint64_t)((b * a.heads + h) * gridDim.x + blockIdx.x) *
@@ -124,24 +123,24 @@ static __global__ void __launch_bounds__(FORWARD_THREADS, 2)
     {
         int row = group * 64 + warp * 16 + (lane & 15);
 #pragma unroll
-        for (int k = 0; k < 4; k++) load_square(q + k * 4, at_q + swizzled(row, k * 2 + (lane >> 4)));
+        for (int k = 0; k < 4 * PANELS; k++)
+            load_square(q + k * 4, at_q + k / 4 * FORWARD_PANEL + swizzled(row, k % 4 * 2 + (lane >> 4)));
     }
     auto tile_at = [&](uint32_t base, int t) {
-        return matrix_at(base + (uint32_t)(t / 2 % STAGES) * STAGE_BYTES + (uint32_t)(t & 1) * TILE_BYTES);
+        return base + (uint32_t)(t / TILES % STAGES) * STAGE_BYTES + (uint32_t)(t % TILES) * TILE_BYTES;
     };
     /* s = q k^T */
     auto begin_scores = [&](int t) {
-        uint64_t k_tile = tile_at(at_k, t);
-        core::multiply_first(s, q, k_tile);
+        uint32_t k_tile = tile_at(at_k, t);
+        core::multiply_first(s, q, matrix_at(k_tile));
 #pragma unroll
-        for (int k = 1; k < 4; k++) core::multiply(s, q + k * 4, k_tile + k * ALONG);
+        for (int k = 1; k < 4 * PANELS; k++)
+            core::multiply(s, q + k * 4, matrix_at(k_tile + k / 4 * TILE_BYTES) + k % 4 * ALONG);
         products_end();
     };
     /* o += p v */
     auto begin_values = [&](int t) {
-        uint64_t v_tile = tile_at(at_v, t);
-#pragma unroll
-        for (int k = 0; k < 4; k++) core::multiply_down(o, p + k * 4, v_tile + k * DOWN);
+        add_products<T>(o, p, tile_at(at_v, t), TILE_BYTES);
         products_end();
     };
     auto draw_tile = [&](int t) {
@@ -203,8 +202,8 @@ static __global__ void __launch_bounds__(FORWARD_THREADS, 2)
     weigh(0);
     pack_weights();
     for (int t = 1; t < tiles; t++) {
-        if (!(t & 1)) {
-            int stage = t / 2; /* the one before the last has been read by all: its place is free */
+        if (t % TILES == 0) {
+            int stage = t / TILES; /* the one before the last has been read by all: its place is free */
             if (stage == 1) copies_wait<1>();
             else copies_wait<0>();
             __syncthreads();
@@ -218,19 +217,16 @@ static __global__ void __launch_bounds__(FORWARD_THREADS, 2)
         settle(s);
         weigh(t);
         products_wait<0>();
-        settle(o);
+        settle_all(o);
         if (grown)
 #pragma unroll
-            for (int j = 0; j < 8; j++) {
-                o[j * 4] *= factor0, o[j * 4 + 1] *= factor0;
-                o[j * 4 + 2] *= factor1, o[j * 4 + 3] *= factor1;
-            }
+            for (int j = 0; j < 32 * PANELS; j++) o[j / 32][j % 32] *= j & 2 ? factor1 : factor0;
         pack_weights();
     }
     products_begin();
     begin_values(tiles - 1);
     products_wait<0>();
-    settle(o);
+    settle_all(o);
 #pragma unroll
     for (int mask = 1; mask < 4; mask *= 2) {
         total0 += __shfl_xor_sync(~0u, total0, mask);
@@ -243,16 +239,16 @@ static __global__ void __launch_bounds__(FORWARD_THREADS, 2)
         if (row0 < a.queries) lse[row0] = live0 ? (largest0 * c + log2f(total0)) * LN2 : -INFINITY;
         if (row0 + 8 < a.queries) lse[row0 + 8] = live1 ? (largest1 * c + log2f(total1)) * LN2 : -INFINITY;
     }
-    store_rows<T>(at_q + group * TILE_BYTES, shared + FORWARD_Q + group * TILE_BYTES, o, live0 ? keep / total0 : 0.0f,
-                  live1 ? keep / total1 : 0.0f, rows_of<T>(a.o, b, h, a.value_depth), at.mine, (int)a.queries);
+    store_panels<T>(at_q + group * TILE_BYTES, shared + FORWARD_Q + group * TILE_BYTES, o, live0 ? keep / total0 : 0.0f,
+                    live1 ? keep / total1 : 0.0f, rows_of<T>(a.o, b, h, a.value_depth), at.mine, (int)a.queries);
 }
 
 /* ---- Launching --------------------------------------------------------------------------------------------------- */
 
-/* Rows of whole pieces of 16 bytes, at most 8, that fill a row of shared memory or less. */
-static bool fits_rows(int64_t depth)
+/* Rows of whole pieces of 16 bytes, in one panel or two. */
+static bool fits_panels(int64_t depth)
 {
-    return depth > 0 && depth <= 64 && depth % 8 == 0;
+    return depth > 0 && depth <= 128 && depth % 8 == 0;
 }
 
 /* Rows without gaps that are read 16 bytes at a time. */
@@ -274,10 +270,10 @@ static bool keeps_bits(const attention *a)
 extern "C" bool cuda_attention_is_fast(const cuda_device *d, const attention *a, bool gradient)
 {
     bool half = a->q.dtype == LS_BF16 || a->q.dtype == LS_F16;
-    bool fits = d->architecture == 90 && half && fits_rows(a->depth) && fits_rows(a->value_depth) &&
+    bool fits = d->architecture == 90 && half && fits_panels(a->depth) && fits_panels(a->value_depth) &&
                 a->heads == a->key_heads && !a->mask.data && a->scale > 0 && a->keys > 0 && a->keys < 1 << 24 &&
-                a->queries <= MOST_QUERIES && has_rows(&a->q) && has_rows(&a->k) && has_rows(&a->v) &&
-                has_rows(&a->o) && (!a->lse.data || a->lse.row == 1);
+                a->queries <= (is_wide(a) ? MOST_QUERIES / 2 : MOST_QUERIES) && has_rows(&a->q) && has_rows(&a->k) &&
+                has_rows(&a->v) && has_rows(&a->o) && (!a->lse.data || a->lse.row == 1);
     if (a->drop.below) fits = fits && a->drop.scale > 0 && (!a->kept.data || keeps_bits(a));
     if (!fits || !gradient) return fits;
     return has_rows(&a->d_o) && has_rows(&a->dq) && has_rows(&a->dk) && has_rows(&a->dv) &&
@@ -299,18 +295,24 @@ static drawing drawing_of(const dropping *drop)
     return d;
 }
 
-template <typename T, bool DROP> static ls_status forward(cudaStream_t stream, const attention *a, ls_message *why)
+template <typename T, bool DROP, int PANELS>
+static ls_status forward(cudaStream_t stream, const attention *a, ls_message *why)
 {
-    CUDA_TRY(allow(attend<T, DROP>, FORWARD_BYTES, why));
+    const size_t bytes = FORWARD_Q + PANELS * FORWARD_PANEL;
+    CUDA_TRY(allow(attend<T, DROP, PANELS>, bytes, why));
     dim3 grid = blocks_of(a, a->queries, FORWARD_ROWS);
-    attend<T, DROP><<<grid, FORWARD_THREADS, FORWARD_BYTES, stream>>>(*a, drawing_of(&a->drop));
+    attend<T, DROP, PANELS><<<grid, FORWARD_THREADS, bytes, stream>>>(*a, drawing_of(&a->drop));
     return CUDA_LAUNCHED(why);
+}
+
+template <typename T> static ls_status forward_of(cudaStream_t stream, const attention *a, ls_message *why)
+{
+    if (is_wide(a)) return a->drop.below ? forward<T, true, 2>(stream, a, why) : forward<T, false, 2>(stream, a, why);
+    return a->drop.below ? forward<T, true, 1>(stream, a, why) : forward<T, false, 1>(stream, a, why);
 }
 
 extern "C" ls_status cuda_attention_fast(cuda_device *d, cudaStream_t stream, const attention *a, ls_message *why)
 {
     (void)d;
-    bool bf = a->q.dtype == LS_BF16;
-    if (a->drop.below) return bf ? forward<bf16, true>(stream, a, why) : forward<f16, true>(stream, a, why);
-    return bf ? forward<bf16, false>(stream, a, why) : forward<f16, false>(stream, a, why);
+    return a->q.dtype == LS_BF16 ? forward_of<bf16>(stream, a, why) : forward_of<f16>(stream, a, why);
 }

@@ -1,5 +1,8 @@
 /* attention_hopper.cuh - what the kernels of attention on Hopper's tensor cores share: tiles, and rows on their way to
- * and from shared memory. */
+ * and from shared memory.
+ *
+ * Rows of shared memory are of 64 numbers. Longer rows, of up to 128, lie there as two panels, one behind the other:
+ * the first 64 columns of all rows, then the others. What rows leave of their panels is zero. */
 #ifndef LOCKSTEP_CUDA_ATTENTION_HOPPER_CUH
 #define LOCKSTEP_CUDA_ATTENTION_HOPPER_CUH
 
@@ -9,10 +12,9 @@
 enum {
     TILE = 64,
     TILE_BYTES = TILE * 128,
-    STAGE = 2 * TILE, /* keys that arrive together */
     STAGES = 3,
-    STAGE_BYTES = STAGE * 128,
-    MOST_QUERIES = 8192, /* of a gradient, which has some numbers of each in shared memory */
+    STAGE_BYTES = 2 * TILE_BYTES, /* of keys that arrive together: two tiles, or one of two panels */
+    MOST_QUERIES = 8192,          /* of a gradient, which has some numbers of each in shared memory */
 };
 
 #define LOG2E 1.44269504088896341f
@@ -30,6 +32,13 @@ template <typename T> struct head_rows {
     T *data;
     int64_t pitch; /* in elements */
     int pieces;
+
+    /* 64 columns, or fewer. */
+    __device__ __forceinline__ head_rows panel(int i) const
+    {
+        head_rows rows = {data + i * 64, pitch, pieces - i * 8};
+        return rows;
+    }
 };
 
 template <typename T>
@@ -77,6 +86,50 @@ static __device__ __forceinline__ void load_rows(uint32_t to, const head_rows<T>
             copy_16(at + r * 128, from + (int64_t)r * pitch, first + row + r < limit);
 }
 
+template <int THREADS, int COUNT, int PANELS, typename T>
+static __device__ __forceinline__ void load_panels(uint32_t to, const head_rows<T> &head, int first, int limit)
+{
+#pragma unroll
+    for (int i = 0; i < PANELS; i++) load_rows<THREADS, COUNT>(to + i * COUNT * 128, head.panel(i), first, limit);
+}
+
+/* s = a b^T of 64 rows each, whose panels are so many bytes apart. */
+template <typename T, int PANELS>
+static __device__ __forceinline__ void multiply_rows(float (&s)[32], uint32_t a, uint32_t a_panel, uint32_t b,
+                                                     uint32_t b_panel)
+{
+    typedef tensor_core<T> core;
+    core::multiply_first(s, matrix_at(a), matrix_at(b));
+#pragma unroll
+    for (int k = 1; k < 4 * PANELS; k++)
+        core::multiply(s, matrix_at(a + k / 4 * a_panel) + k % 4 * ALONG,
+                       matrix_at(b + k / 4 * b_panel) + k % 4 * ALONG);
+}
+
+/* Each panel of `sums` += a b, a of 64 x 64 numbers in registers, b of 64 rows. */
+template <typename T, int PANELS>
+static __device__ __forceinline__ void add_products(float (&sums)[PANELS][32], const uint32_t *a, uint32_t b,
+                                                    uint32_t b_panel)
+{
+#pragma unroll
+    for (int i = 0; i < PANELS; i++)
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            tensor_core<T>::multiply_down(sums[i], a + k * 4, matrix_at(b + i * b_panel) + k * DOWN);
+}
+
+template <int PANELS> static __device__ __forceinline__ void clear(float (&sums)[PANELS][32])
+{
+#pragma unroll
+    for (int i = 0; i < PANELS * 32; i++) sums[i / 32][i % 32] = 0;
+}
+
+template <int PANELS> static __device__ __forceinline__ void settle_all(float (&sums)[PANELS][32])
+{
+#pragma unroll
+    for (int i = 0; i < PANELS; i++) settle(sums[i]);
+}
+
 /* 64 rows of sums, scaled, to memory: through the warp's 16 rows of shared memory, so that whole rows are written. Rows
  * from `limit` on do not exist. */
 template <typename T>
@@ -103,6 +156,15 @@ static __device__ __forceinline__ void store_rows(uint32_t shared, const uint8_t
     __syncwarp();
 }
 
+template <typename T, int PANELS>
+static __device__ __forceinline__ void store_panels(uint32_t shared, const uint8_t *generic,
+                                                    const float (&d)[PANELS][32], float scale0, float scale1,
+                                                    const head_rows<T> &head, int first, int limit)
+{
+#pragma unroll
+    for (int i = 0; i < PANELS; i++) store_rows<T>(shared, generic, d[i], scale0, scale1, head.panel(i), first, limit);
+}
+
 /* From the words of rows r and r + 8: bit 4 j + e is set where number 4 j + e of the thread is dropped. */
 static __device__ __forceinline__ uint32_t dropped_numbers(uint32_t upper, uint32_t lower)
 {
@@ -116,6 +178,12 @@ template <typename Kernel> static ls_status allow(Kernel *kernel, size_t bytes, 
 {
     return cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes),
                       "attention: shared memory", why);
+}
+
+/* Do heads need two panels? */
+static inline bool is_wide(const attention *a)
+{
+    return a->depth > 64 || a->value_depth > 64;
 }
 
 static inline dim3 blocks_of(const attention *a, int64_t rows, int each)

@@ -699,7 +699,7 @@ static void check_attention(attention_case c)
         .attrs = call.attrs};
     run(&call);
     run(&back);
-    bool fast = c.type != LS_F32 && c.depth <= 64 && c.depth % 8 == 0;
+    bool fast = c.type != LS_F32 && c.depth <= 128 && c.depth % 8 == 0;
     double *got = read_back(&o), *got_grad = read_back(&grad), *bits = fast && c.p > 0 ? read_back(&kept) : NULL;
     difference eo = {0}, eg[3] = {{0}};
     static const int heads[3][2] = {{0, 0}, {1, 7}, {2, 15}};
@@ -767,6 +767,10 @@ int main(void)
     check_attention((attention_case){3, 384, 32, LS_F16, 0.2, true, true, 0, 0});
     check_attention((attention_case){3, 200, 40, LS_BF16, 0.2, true, true, 0, 0});
     check_attention((attention_case){3, 200, 48, LS_F16, 0, false, false, 0, 0});
+    check_attention((attention_case){12, 384, 128, LS_BF16, 0.1, false, false, 0, 0});
+    check_attention((attention_case){3, 200, 128, LS_F16, 0.2, true, false, 0, 0});
+    check_attention((attention_case){3, 512, 128, LS_BF16, 0, false, true, 0, 0});
+    check_attention((attention_case){3, 130, 96, LS_BF16, 0.1, true, true, 0, 0});
     check_attention((attention_case){3, 90, 36, LS_BF16, 0.2, true, false, 0, 0});
     check_attention((attention_case){12, 384, 64, LS_F32, 0.1, false, false, 0, 0});
     gpu->stream_destroy(device, stream);
