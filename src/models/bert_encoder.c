@@ -106,8 +106,8 @@ static ls_tensor *embeddings_forward(ls_module *self, ls_tensor *const *x, int64
         ls_fail_more(&run->errors,
                      "; tables of %s: 0 by input_ids (vocab_size), 1 by position (max_position_embeddings)%s",
                      self->kind, e->tables > TYPES ? ", 2 by token_type_ids (type_vocab_size)" : "");
-    if (self->training && e->dropout > 0) y = ls_dropout(y, e->dropout);
-    return ls_failed(run) ? y : op_as(y, op_half_type(run, ls_dtype_of(y))); /* once, not in every product */
+    if (!ls_failed(run)) y = op_as(y, op_half_type(run, ls_dtype_of(y))); /* once, not in every product */
+    return self->training && e->dropout > 0 ? ls_dropout(y, e->dropout) : y;
 }
 
 static ls_module *embeddings_new(ls_run *run, const ls_bert_config *c)

@@ -540,6 +540,7 @@ static int calls[LS_OP_COUNT];
 static ls_status counted(void *device, ls_stream *stream, const ls_call *call, ls_message *why)
 {
     calls[call->op]++;
+    if (call->op == LS_OP_dropout) CHECK(call->out[0]->dtype == LS_BF16); /* of embeddings: half as many bytes */
     return cpu.run(device, stream, call, why);
 }
 
