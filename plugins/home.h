@@ -14,7 +14,7 @@ static inline bool home_folder(char *path, size_t size)
     const char *own = getenv("LOCKSTEP_HOME"), *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     if (own && *own) return (size_t)snprintf(path, size, "%s", own) < size;
     if (cache && *cache) return (size_t)snprintf(path, size, "%s/lockstep", cache) < size;
-    return home && (size_t)snprintf(path, size, "%s/.cache/lockstep", home) < size;
+    return home && *home && (size_t)snprintf(path, size, "%s/.cache/lockstep", home) < size;
 }
 
 /* Make the folders that a path names before its last '/'; what fails here fails again on opening the file. */

@@ -393,6 +393,7 @@ static void find_fastest(cuda_device *d, cudaStream_t stream, const blas_product
     for (int i = 0; i < 2; i++)
         if (event[i]) cudaEventDestroy(event[i]);
     cuda_give(d, space);
+    (void)cudaGetLastError(); /* else the next operator is blamed for what went wrong */
 }
 
 static bool is_worth_trying(const cuda_device *d, const blas_product *p)

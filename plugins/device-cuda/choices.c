@@ -87,12 +87,13 @@ cuda_choices *cuda_choices_open(const char *name)
     cuda_choices *choices = calloc(1, sizeof *choices);
     if (!choices) return NULL;
     char path[4096];
-    if (!home_folder(path, sizeof path)) path[0] = 0;
+    choices->file = -1;
+    if (!home_folder(path, sizeof path)) return choices;
     size_t used = strlen(path);
     snprintf(path + used, sizeof path - used, "/%s", name);
-    home_make_folders(path);
     for (char *c = path + used + 1; *c; c++)
         if (!isalnum((unsigned char)*c) && *c != '.') *c = '-';
+    home_make_folders(path);
     choices->file = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (choices->file >= 0) read_all(choices);
     return choices;

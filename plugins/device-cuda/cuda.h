@@ -33,12 +33,12 @@ typedef struct cuda_device {
     cudaStream_t compute; /* the first stream, where operators run; NULL before it is made */
     cuda_fault *fault;
     cuda_recent *recent;
-    cuda_profile *profile;       /* NULL unless LOCKSTEP_CUDA_PROFILE is set */
-    cuda_blas *blas;             /* made by the first product */
-    cuda_dnn *dnn;               /* made by the first convolution */
-    bool host_said[LS_OP_COUNT]; /* it was logged that this operator runs on the host */
-    int64_t host_calls;          /* operators that ran on the host, for want of a kernel */
-    uint64_t calls;              /* operators, copies and collectives so far: cuda_count_call() */
+    cuda_profile *profile;      /* NULL unless LOCKSTEP_CUDA_PROFILE is set */
+    cuda_blas *blas;            /* made by the first product */
+    cuda_dnn *dnn;              /* made by the first convolution */
+    bool host_ran[LS_OP_COUNT]; /* operators that ran on the host, for want of a kernel */
+    uint64_t host_calls;        /* how often that was */
+    uint64_t calls;             /* operators, copies and collectives so far: cuda_count_call() */
 } cuda_device;
 
 /* Enqueue one operator, or report why not. Scratch memory comes from cuda_take(). */

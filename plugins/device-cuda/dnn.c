@@ -134,6 +134,7 @@ float dnn_time(cuda_device *d, cudaStream_t stream, dnn_plan *plan, int which, v
         elapsed = time_of(d, stream, plan, which, address, begun, ended);
     if (begun) cudaEventDestroy(begun);
     if (ended) cudaEventDestroy(ended);
+    (void)cudaGetLastError(); /* else the next operator is blamed for what went wrong */
     return elapsed;
 }
 

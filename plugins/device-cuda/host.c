@@ -85,12 +85,12 @@ ls_status cuda_on_host(cuda_device *d, cudaStream_t stream, const ls_call *call,
 {
     trip t = {.count = 0};
     d->host_calls++;
-    if (d->report_waits && !d->host_said[call->op]) {
+    if (d->report_waits && !d->host_ran[call->op]) {
         char text[120];
         snprintf(text, sizeof text, "cuda: %s runs on the host", d->host->op_name(call->op));
         d->host->log(text);
-        d->host_said[call->op] = true;
     }
+    d->host_ran[call->op] = true;
     for (int i = 0; i < call->n_in; i++) add(&t, d, call->in[i], false);
     for (int i = 0; i < call->n_out; i++) add(&t, d, call->out[i], true);
     ls_status status = LS_OK;

@@ -113,7 +113,7 @@ void cuda_close(void *device)
     cuda_device *d = device;
     if (d->report_waits && d->host_calls) {
         char text[80];
-        snprintf(text, sizeof text, "cuda: %lld operators ran on the host", (long long)d->host_calls);
+        snprintf(text, sizeof text, "cuda: %llu operators ran on the host", (unsigned long long)d->host_calls);
         d->host->log(text);
     }
     cuda_profile_free(d);

@@ -1,4 +1,8 @@
 /* plugin.c - the table of the CUDA device. */
+#include <lockstep/device.h>
+
+#include <stdio.h>
+
 #include "count.h"
 #include "entries.h"
 #include "fault.h"
@@ -31,6 +35,19 @@ static bool supports(void *device, ls_opcode op)
 {
     (void)device;
     return cuda_has(op);
+}
+
+__attribute__((visibility("default"))) ls_device_stats_fn ls_plugin_stats;
+
+void ls_plugin_stats(void *device, ls_device_counts *counts)
+{
+    const cuda_device *d = device;
+    size_t used = 0;
+    counts->host_calls = d->host_calls;
+    for (int op = 0; op < LS_OP_COUNT && used < sizeof counts->host_operators; op++)
+        if (d->host_ran[op])
+            used += (size_t)snprintf(counts->host_operators + used, sizeof counts->host_operators - used, "%s%s",
+                                     used ? " " : "", d->host->op_name((ls_opcode)op));
 }
 
 static const ls_device_table table = {

@@ -49,6 +49,7 @@ static void the_next_program_knows(void)
     CHECK(found_anew(4) == CUDA_CHOICE_UNKNOWN);
     keep(1, 2);
     CHECK(found_anew(1) == 2);
+    CHECK(access(FOLDER "/lockstep/library-9.1 NVIDIA", F_OK) != 0); /* a name is no path */
 }
 
 static void two_programs_at_once_lose_nothing(void)
@@ -96,16 +97,27 @@ static void the_file_stops_growing(void)
     cuda_choices_close(choices);
 }
 
-static void without_a_folder_choices_last_as_long_as_the_program(void)
+static void check_forgotten(void)
 {
-    setenv("LOCKSTEP_HOME", "/dev/null/nowhere", 1);
     cuda_choices *choices = cuda_choices_open(NAME);
     int64_t key = 1;
     CHECK(cuda_choices_find(choices, &key, sizeof key) == CUDA_CHOICE_UNKNOWN);
     cuda_choices_keep(choices, &key, sizeof key, 2);
     CHECK(cuda_choices_find(choices, &key, sizeof key) == 2);
     cuda_choices_close(choices);
+}
+
+static void without_a_folder_choices_last_as_long_as_the_program(void)
+{
+    setenv("LOCKSTEP_HOME", "/dev/null/nowhere", 1);
+    check_forgotten();
     unsetenv("LOCKSTEP_HOME");
+    unsetenv("XDG_CACHE_HOME");
+    setenv("HOME", "", 1);
+    for (int i = 0; i < 2; i++) check_forgotten(); /* a file in the root would be remembered */
+    unsetenv("HOME");
+    for (int i = 0; i < 2; i++) check_forgotten();
+    setenv("XDG_CACHE_HOME", FOLDER, 1);
 }
 
 int main(int argc, char **argv)

@@ -132,6 +132,19 @@ static void resnet_stays_on_the_gpu(void)
     train(resnet, "resnet18", LS_F16);
 }
 
+static void operators_that_run_on_the_host_are_counted(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .device = CUDA_DEVICE);
+    ls_tensor *q = ls_randn(run, LS_F32, 1, 1, 2, 257); /* heads that no kernel takes */
+    CHECK(ls_device_stats(run).host_calls == 0);
+    ls_read(ls_attention(q, q, q), (float[2 * 257]){0}, 2 * 257 * sizeof(float));
+    ls_device_counts counts = ls_device_stats(run);
+    CHECK_MSG(counts.host_calls == 1 && strcmp(counts.host_operators, "attention") == 0, "%llu: %s",
+              (unsigned long long)counts.host_calls, counts.host_operators);
+    CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
+    ls_finish(run);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
@@ -139,5 +152,6 @@ int main(int argc, char **argv)
     setenv("LOCKSTEP_LOG", "info", 1);
     CHECK_RUN(bert_stays_on_the_gpu);
     CHECK_RUN(resnet_stays_on_the_gpu);
+    CHECK_RUN(operators_that_run_on_the_host_are_counted);
     return check_done();
 }
