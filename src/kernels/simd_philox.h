@@ -7,39 +7,39 @@
 
 /* Random words in element order: the four of the block at `counter`, then of the next, ... They are generated for four
  * vectors of counters at a time, which hides the latency of ten dependent rounds. */
+#ifdef LS_SIMD_PHILOX_COUNTERS /* the ISA has a faster version, for this many counters at a time */
+#define LS_PHILOX_VECTORS (4 * 4 * LS_SIMD_PHILOX_COUNTERS / LS_VF_LANES)
+#else
 #define LS_PHILOX_VECTORS 16
+#endif
 typedef struct ls_vphilox {
     ls_vu word[LS_PHILOX_VECTORS];
 } ls_vphilox;
 
-#ifdef LS_SIMD_PHILOX_COUNTERS /* the ISA has a faster version, for this many counters at a time */
+#ifdef LS_SIMD_PHILOX_COUNTERS
 
 LS_SIMD ls_vphilox ls_vu_philox(uint64_t seed, uint64_t counter)
 {
-    enum { GROUPS = 4, VECTORS = LS_PHILOX_VECTORS / 2 / GROUPS };
+    enum { VECTORS = LS_PHILOX_VECTORS / 4 };
     ls_vphilox drawn;
-    _Pragma("GCC unroll 2") for (int half = 0; half < 2; half++, counter += GROUPS * LS_SIMD_PHILOX_COUNTERS)
-    {
-        __m512i a[4], b[4], c[4], d[4];
-        uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
-        ls_philox_begin(a, counter);
-        ls_philox_begin(b, counter + LS_SIMD_PHILOX_COUNTERS);
-        ls_philox_begin(c, counter + 2 * LS_SIMD_PHILOX_COUNTERS);
-        ls_philox_begin(d, counter + 3 * LS_SIMD_PHILOX_COUNTERS);
-        for (int round = 0; round < 10; round++) {
-            ls_philox_round(a, k0, k1);
-            ls_philox_round(b, k0, k1);
-            ls_philox_round(c, k0, k1);
-            ls_philox_round(d, k0, k1);
-            k0 += 0x9E3779B9u;
-            k1 += 0xBB67AE85u;
-        }
-        ls_vu *to = drawn.word + half * GROUPS * VECTORS;
-        ls_philox_end(a, to);
-        ls_philox_end(b, to + VECTORS);
-        ls_philox_end(c, to + 2 * VECTORS);
-        ls_philox_end(d, to + 3 * VECTORS);
+    __m512i a[4], b[4], c[4], d[4];
+    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+    ls_philox_begin(a, counter);
+    ls_philox_begin(b, counter + LS_SIMD_PHILOX_COUNTERS);
+    ls_philox_begin(c, counter + 2 * LS_SIMD_PHILOX_COUNTERS);
+    ls_philox_begin(d, counter + 3 * LS_SIMD_PHILOX_COUNTERS);
+    for (int round = 0; round < 10; round++) {
+        ls_philox_round(a, k0, k1);
+        ls_philox_round(b, k0, k1);
+        ls_philox_round(c, k0, k1);
+        ls_philox_round(d, k0, k1);
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
     }
+    ls_philox_end(a, drawn.word);
+    ls_philox_end(b, drawn.word + VECTORS);
+    ls_philox_end(c, drawn.word + 2 * VECTORS);
+    ls_philox_end(d, drawn.word + 3 * VECTORS);
     return drawn;
 }
 
