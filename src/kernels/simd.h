@@ -23,6 +23,8 @@
  *   ls_vi_load_bits4(p, m), ls_vi_store_bits4(p, m)   of four adjacent vectors; with LS_SIMD_BITS4
  *   ls_vi_store_bool4(p, a, b, c, d)  four masks as bytes, 1 where set
  *   ls_vf_load2_bf16, ls_vf_store2_bf16   of two adjacent vectors; with LS_SIMD_BF16_PAIRS, where that is cheaper
+ *   ls_vf_flush2_bf16         such a store that may turn subnormal numbers into 0, for factors of instructions that
+ *                             ignore them; with LS_SIMD_BF16_FLUSH, where that is cheaper
  *   ls_vf_stream2_bf16        such a store past the caches; with LS_SIMD_BF16_STREAM. p is a multiple of LS_SIMD_BYTES;
  *                             ls_stream_end() before other threads may look
  *   ls_vf_split_bf16(x, v), ls_vf_join_bf16(v)   a vector of bf16 as two of f32, in an order of its own, and back
@@ -227,6 +229,13 @@ LS_SIMD void ls_vf_store2_bf16(uint16_t *p, const ls_vf v[2])
 {
     ls_vf_store_bf16(p, v[0]);
     ls_vf_store_bf16(p + LS_VF_LANES, v[1]);
+}
+#endif
+
+#ifndef LS_SIMD_BF16_FLUSH
+LS_SIMD void ls_vf_flush2_bf16(uint16_t *p, const ls_vf v[2])
+{
+    ls_vf_store2_bf16(p, v);
 }
 #endif
 

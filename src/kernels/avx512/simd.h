@@ -112,6 +112,13 @@ LS_SIMD void ls_vf_store2_bf16(uint16_t *p, const ls_vf v[2])
     _mm512_storeu_si512(p, ls_vf_pair_bf16(v));
 }
 
+#define LS_SIMD_BF16_FLUSH
+
+LS_SIMD void ls_vf_flush2_bf16(uint16_t *p, const ls_vf v[2])
+{
+    _mm512_storeu_si512(p, (__m512i)_mm512_cvtne2ps_pbh((__m512)v[1], (__m512)v[0]));
+}
+
 #define LS_SIMD_BF16_STREAM
 
 LS_SIMD void ls_vf_stream2_bf16(uint16_t *p, const ls_vf v[2])
