@@ -16,6 +16,13 @@ extern "C" {
 
 #define LS_GROUP_ID_BYTES 128 /* as much as an ncclUniqueId */
 
+/* What was recorded and not executed yet. It is compared before a call: where ranks differ in it, the call goes through
+ * the host, so that each executes its own; if calls of the group are part of it, that would be too late: an error. */
+typedef struct ls_group_state {
+    uint64_t hash; /* 0: it does not matter, as for calls that the group lacks */
+    bool has_calls;
+} ls_group_state;
+
 typedef struct ls_group_table {
     /* Identifies a new group: rank 0 makes it, and all ranks pass it to open(). */
     ls_status (*id)(void *device, char id[LS_GROUP_ID_BYTES], ls_message *why);
@@ -31,9 +38,8 @@ typedef struct ls_group_table {
      * called next. */
     void (*abort)(void *group);
     void (*close)(void *group);
-    /* (optional) A number that stands for all that was submitted before, if it must be the same on all ranks: a program
-     * that they compile together. It is compared before each `run`. */
-    uint64_t (*state)(void *group);
+    /* (optional) For a device that compiles one program for all ranks, with the call in it: what it has recorded. */
+    ls_group_state (*state)(void *group, const ls_comm_call *call);
 } ls_group_table;
 
 #ifdef __cplusplus

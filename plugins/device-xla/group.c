@@ -1,7 +1,7 @@
 /* group.c - collectives between the chips of several processes, as operations of the program that is recorded.
  *
  * All processes compile a program with such an operation for all of their chips together, and each executes its part:
- * the programs must be the same, and so must be what was recorded before a collective. */
+ * the programs must be the same, and so must be what was recorded before and between collectives. */
 #include "group.h"
 
 #include <stdlib.h>
@@ -80,20 +80,24 @@ static ls_status group_run(void *handle, ls_stream *stream, const ls_comm_call *
     recorded.attrs.collective.group = g->size;
     pthread_mutex_lock(&g->device->lock);
     ls_status status = xla_record(g->device, &recorded, why);
+    if (!status) g->device->recording.is_joint = true;
     pthread_mutex_unlock(&g->device->lock);
     return status;
 }
 
-static uint64_t group_state(void *handle)
+static ls_group_state group_state(void *handle, const ls_comm_call *call)
 {
     const group *g = handle;
     xla_recording *r = &g->device->recording;
     uint64_t hash[2];
+    if (row_of(call) == LS_OP_COUNT) return (ls_group_state){0};
     pthread_mutex_lock(&g->device->lock);
-    xla_hash(r->key + r->hashed, r->key_bytes - r->hashed, hash); /* of what came since the last collective */
-    r->hashed = r->key_bytes;
-    r->state = xla_hash_blend(r->state ^ hash[0]);
-    uint64_t state = r->state;
+    if (r->hashed < r->key_bytes) { /* something came since the last collective */
+        xla_hash(r->key + r->hashed, r->key_bytes - r->hashed, hash);
+        r->hashed = r->key_bytes;
+        r->state = xla_hash_blend(r->state ^ hash[0]);
+    }
+    ls_group_state state = {r->state, r->is_joint};
     pthread_mutex_unlock(&g->device->lock);
     return state;
 }

@@ -226,6 +226,7 @@ void xla_recording_clear(xla_device *d)
     r->end = &r->first;
     r->calls = r->mentions = r->key_bytes = r->hashed = 0;
     r->state = 0;
+    r->is_joint = false;
     r->failed = false;
 }
 

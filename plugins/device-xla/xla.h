@@ -57,7 +57,8 @@ typedef struct xla_recording {
     size_t key_bytes, key_room;
     size_t hashed; /* bytes of the key that `state` stands for: see group.c */
     uint64_t state;
-    bool failed; /* out of memory */
+    bool is_joint; /* it has collectives */
+    bool failed;   /* out of memory */
 } xla_recording;
 
 typedef struct xla_program xla_program; /* compiled: cache.h */

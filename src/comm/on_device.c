@@ -17,8 +17,9 @@ typedef struct intent {
     int32_t kind, dtype, op, peer;
     int64_t count; /* 0 where ranks may differ in it */
     uint64_t shape;
-    uint64_t state; /* of the group: see ls_group_table */
-    char site[40];  /* for messages; not compared */
+    uint64_t state; /* of the group: see ls_group_state */
+    int64_t has_calls;
+    char site[40]; /* for messages; not compared */
 } intent;
 
 /* A communicator's state for one device. */
@@ -115,6 +116,7 @@ static ls_status open_group(ls_comm *comm, ls_comm_device *d, member *all, ls_me
 static intent intent_of(const ls_comm_device *d, const ls_comm_call *call)
 {
     const ls_group_table *table = d->device->table.group;
+    ls_group_state state = table->state ? table->state(d->group, call) : (ls_group_state){0};
     bool same_count =
         call->kind == LS_COMM_ALL_REDUCE || call->kind == LS_COMM_REDUCE || call->kind == LS_COMM_BROADCAST;
     intent mine = {.kind = (int32_t)call->kind,
@@ -123,7 +125,8 @@ static intent intent_of(const ls_comm_device *d, const ls_comm_call *call)
                    .peer = call->peer,
                    .count = same_count ? call->count : 0,
                    .shape = call->shape,
-                   .state = table->state ? table->state(d->group) : 0};
+                   .state = state.hash,
+                   .has_calls = state.has_calls};
     snprintf(mine.site, sizeof mine.site, "%s", call->site ? call->site : "");
     return mine;
 }
@@ -134,34 +137,41 @@ static void describe(const intent *x, char *text, size_t size)
              ls_comm_op_name((ls_reduction)x->op), (long long)x->count, ls_dtype_name((ls_dtype)x->dtype), x->site);
 }
 
+/* LS_ERR_UNSUPPORTED: ranks have recorded different things, so there is no program of all. */
+static ls_status compare_states(const ls_comm *comm, const intent *all, ls_message *why)
+{
+    int other = 1;
+    bool has_calls = all[0].has_calls;
+    while (other < comm->size && all[other].state == all[0].state) other++;
+    if (other == comm->size) return LS_OK;
+    for (int r = 1; r < comm->size; r++) has_calls |= all[r].has_calls != 0;
+    if (has_calls)
+        return ls_explain(
+            why, LS_ERR_PEER,
+            "ranks 0 and %d computed different things between two collectives, the second of which is %s, "
+            "but compile one program: read numbers (ls_item, ls_read) and make tensors in all processes",
+            other, all[0].site);
+    LS_LOG_ONCE_OF_JOB(LS_LOG_INFO, "ranks 0 and %d computed different things before %s, which goes through the host",
+                       other, all[0].site);
+    return LS_ERR_UNSUPPORTED;
+}
+
 /* No device starts before all ranks have arrived with the same call, so that none waits for a process that failed. */
 static ls_status agree(ls_comm *comm, ls_comm_device *d, const ls_comm_call *call, ls_message *why)
 {
     intent mine = intent_of(d, call);
-    ls_comm_call all = {.kind = LS_COMM_ALL_GATHER,
-                        .dtype = LS_U8,
-                        .count = sizeof mine,
-                        .in = &mine,
-                        .out = d->intents,
-                        .site = call->site};
-    ls_status status = comm->table->run(comm, &all, why); /* part of the call that a profile counts */
+    ls_status status = ls_comm_all_gather(comm, &mine, d->intents, sizeof mine, call->site, why);
     for (int r = 1; r < comm->size && !status; r++) {
-        if (memcmp(&d->intents[0], &d->intents[r], offsetof(intent, site)) == 0) continue;
-        if (memcmp(&d->intents[0], &d->intents[r], offsetof(intent, state)) == 0)
-            return ls_explain(
-                why, LS_ERR_PEER,
-                "ranks 0 and %d computed different things before %s, but compile one program: read numbers "
-                "(ls_item, ls_read) and make tensors in all processes, or in none",
-                r, mine.site);
+        if (memcmp(&d->intents[0], &d->intents[r], offsetof(intent, state)) == 0) continue;
         char first[96], other[96];
         describe(&d->intents[0], first, sizeof first);
         describe(&d->intents[r], other, sizeof other);
         status = ls_explain(why, LS_ERR_PEER, "processes disagree: rank 0 calls %s, rank %d calls %s", first, r, other);
     }
-    return status;
+    return status ? status : compare_states(comm, d->intents, why);
 }
 
-/* LS_ERR_UNSUPPORTED: the library lacks this call. */
+/* LS_ERR_UNSUPPORTED: the library cannot make this call. */
 static ls_status run_in_group(ls_comm *comm, ls_comm_device *d, const ls_comm_call *call, ls_message *why)
 {
     const ls_group_table *table = d->device->table.group;

@@ -74,19 +74,27 @@ static void call_collectives(ls_run *run, outcome *out)
     ls_read(ls_all_reduce(comm, whole_numbers, LS_REDUCE_MAX), out->largest, sizeof out->largest);
 }
 
+/* Rank 0 computes what the others do not: before a collective, or between two of them as well. */
+typedef enum parting { NEVER, BEFORE, BETWEEN } parting;
+
 typedef struct setup {
     const char *device;
     bool has_statistics;
-    bool parts;        /* rank 0 reads a number that the others do not */
+    parting parts;
     const char *chips; /* that a launcher gave each of them */
 } setup;
 
-static void part(ls_run *run)
+static void part(ls_run *run, parting how)
 {
     ls_comm *comm = ls_comm_of(run);
     ls_tensor *x = ls_full(run, LS_F32, 2, 4), *y = ls_mul(x, x);
     if (ls_rank(run) == 0) ls_item(ls_sum(y));
-    ls_item(ls_sum(ls_all_reduce(comm, y, LS_REDUCE_SUM)));
+    ls_tensor *sum = ls_all_reduce(comm, y, LS_REDUCE_SUM);
+    if (how == BEFORE) results[ls_rank(run)].summed[0] = (float)ls_item(ls_sum(sum));
+    if (how == BEFORE) return;
+    sum = ls_all_reduce(comm, ls_add(sum, x), LS_REDUCE_SUM);
+    if (ls_rank(run) == 0) sum = ls_mul(sum, sum);
+    ls_item(ls_sum(ls_all_reduce(comm, sum, LS_REDUCE_SUM)));
 }
 
 static int work(void *user)
@@ -96,7 +104,7 @@ static int work(void *user)
     if (s->chips) setenv("TPU_VISIBLE_CHIPS", own, 1);
     ls_run *run = ls_init(NULL, NULL, .seed = 5, .device = s->device);
     outcome *out = &results[ls_rank(run)];
-    if (s->parts) part(run);
+    if (s->parts) part(run, s->parts);
     else train(run, ROWS, s->has_statistics, out);
     if (!s->parts && !ls_error(run)) call_collectives(run, out);
     if (ls_error(run)) snprintf(out->message, sizeof out->message, "%s", ls_error_message(run));
@@ -224,11 +232,19 @@ static void collectives_give_what_the_host_gives(void)
     }
 }
 
-static void processes_that_record_different_steps_are_told(void)
+static void processes_may_differ_before_a_collective(void)
 {
     choose(true);
-    CHECK(launch(&(setup){.device = XLA_DEVICE, .parts = true}) != 0);
-    CHECK_MSG(strstr(results[0].message, "computed different things before all_reduce"), "%s", results[0].message);
+    CHECK(launch(&(setup){.device = XLA_DEVICE, .parts = BEFORE}) == 0);
+    for (int r = 0; r < PROCESSES; r++) CHECK(results[r].summed[0] == PROCESSES * 4 * 4);
+}
+
+static void processes_that_differ_between_collectives_are_told(void)
+{
+    choose(true);
+    CHECK(launch(&(setup){.device = XLA_DEVICE, .parts = BETWEEN}) != 0);
+    CHECK_MSG(strstr(results[0].message, "computed different things between two collectives"), "%s",
+              results[0].message);
 }
 
 int main(void)
@@ -240,6 +256,7 @@ int main(void)
     CHECK_RUN_FORK(processes_have_a_chip_each);
     CHECK_RUN_FORK(processes_have_several_chips_each);
     CHECK_RUN_FORK(collectives_give_what_the_host_gives);
-    CHECK_RUN_FORK(processes_that_record_different_steps_are_told);
+    CHECK_RUN_FORK(processes_may_differ_before_a_collective);
+    CHECK_RUN_FORK(processes_that_differ_between_collectives_are_told);
     return check_done();
 }
