@@ -5,7 +5,7 @@
 typedef ls_tensor *result_fn(ls_run *run, ls_tensor *x, ls_tensor *w, ls_tensor *image);
 
 #define OP(name, expression)                                                                                           \
-    static ls_tensor *result_##name(ls_run *run, ls_tensor *x, ls_tensor *w, ls_tensor *image)                             \
+    static ls_tensor *result_##name(ls_run *run, ls_tensor *x, ls_tensor *w, ls_tensor *image)                         \
     {                                                                                                                  \
         (void)run, (void)x, (void)w, (void)image;                                                                      \
         return expression;                                                                                             \
