@@ -160,7 +160,13 @@ static ls_status compare_states(const ls_comm *comm, const intent *all, ls_messa
 static ls_status agree(ls_comm *comm, ls_comm_device *d, const ls_comm_call *call, ls_message *why)
 {
     intent mine = intent_of(d, call);
-    ls_status status = ls_comm_all_gather(comm, &mine, d->intents, sizeof mine, call->site, why);
+    ls_comm_call all = {.kind = LS_COMM_ALL_GATHER,
+                        .dtype = LS_U8,
+                        .count = sizeof mine,
+                        .in = &mine,
+                        .out = d->intents,
+                        .site = call->site};
+    ls_status status = comm->table->run(comm, &all, why); /* part of the call that a profile counts */
     for (int r = 1; r < comm->size && !status; r++) {
         if (memcmp(&d->intents[0], &d->intents[r], offsetof(intent, state)) == 0) continue;
         char first[96], other[96];

@@ -147,7 +147,7 @@ static void they_take_their_share(void)
 static void asking_for_gpus_does_not_give_the_cpu(void)
 {
     CHECK(shell(LOCKSTEP_COMMAND " launch -n 2 --multi_gpu " WORKER " exchange 2>&1") == 1);
-    HAS("LOCKSTEP_DEVICE=cuda, set by a launcher if GPUs are requested: ");
+    HAS("LOCKSTEP_DEVICE=cuda, set by a launcher if GPUs or TPUs are requested: ");
     HAS("To train on the CPU, launch with --cpu");
     CHECK(!strstr(output, "rank 0 of 2"));
     CHECK(shell(LOCKSTEP_COMMAND " launch -n 2 --cpu --gpu_ids 0 " WORKER " exchange 2>&1") == 0);
