@@ -8,20 +8,7 @@
 
 #include "check.h"
 #include "mpis.h"
-
-static char output[1 << 16];
-
-/* What a shell command prints, stderr too. Returns its exit code. */
-static int shell(const char *command)
-{
-    FILE *pipe = popen(command, "r");
-    size_t length = pipe ? fread(output, 1, sizeof output - 1, pipe) : 0;
-    output[length] = '\0';
-    int status = pipe ? pclose(pipe) : -1;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-#define HAS(words) CHECK_MSG(strstr(output, words), "\"%s\" is not in:\n%s", words, output)
+#include "shell.h"
 
 static void expect_exchange_of_two(void)
 {

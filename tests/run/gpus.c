@@ -1,13 +1,9 @@
 /* gpus.c - programs that name no device, on hosts with and without GPUs, which a plug-in pretends. */
 #include <lockstep.h>
 
-#include "check.h"
-
-#include <sys/wait.h>
+#include "shell.h"
 
 #define LAUNCH LOCKSTEP_COMMAND " launch "
-
-static char output[1 << 16];
 
 /* The exit code of a shell command on a host with so many GPUs, and its output. */
 static int on_host(const char *gpus, const char *settings, const char *command)
@@ -17,11 +13,7 @@ static int on_host(const char *gpus, const char *settings, const char *command)
              "unset LOCKSTEP_USE_CPU CUDA_VISIBLE_DEVICES; export LOCKSTEP_PLUGIN_PATH=%s LOCKSTEP_GPU_FILES=/dev/null "
              "LOCKSTEP_HOME=/nowhere HF_HOME=/nowhere PRETENDED_GPUS=%s; %s %s; { %s; } 2>&1",
              GPU_FOLDER, gpus, *settings ? "export" : ":", settings, command);
-    FILE *pipe = popen(line, "r");
-    size_t length = pipe ? fread(output, 1, sizeof output - 1, pipe) : 0;
-    output[length] = '\0';
-    int status = pipe ? pclose(pipe) : -1;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return shell(line);
 }
 
 /* How often the words are in the output. */
@@ -31,9 +23,6 @@ static int times(const char *words)
     for (const char *at = output; (at = strstr(at, words)); at += strlen(words)) count++;
     return count;
 }
-
-#define HAS(words) CHECK_MSG(strstr(output, words), "\"%s\" is not in:\n%s", words, output)
-#define LACKS(words) CHECK_MSG(!strstr(output, words), "\"%s\" is in:\n%s", words, output)
 
 /* ---- one process ---- */
 

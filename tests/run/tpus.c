@@ -1,10 +1,9 @@
 /* tpus.c - programs on hosts with TPUs, which a plug-in and a folder of PCI devices pretend. */
 #include <lockstep.h>
 
-#include "check.h"
+#include "shell.h"
 
 #include <sys/stat.h>
-#include <sys/wait.h>
 
 #define LAUNCH LOCKSTEP_COMMAND " launch "
 #define PCI "tpus_pci"
@@ -12,8 +11,6 @@
 #define SHOW                                                                                                           \
     "sh -c 'echo $LOCAL_RANK: $TPU_VISIBLE_CHIPS $TPU_CHIPS_PER_PROCESS_BOUNDS $TPU_PROCESS_BOUNDS $TPU_PROCESS_PORT " \
     "$CLOUD_TPU_TASK_ID $TPU_PROCESS_ADDRESSES $LOCKSTEP_DEVICE'"
-
-static char output[1 << 16];
 
 /* ---- a pretended host ---- */
 
@@ -55,15 +52,8 @@ static int on_host(int chips, const char *settings, const char *command)
              "LOCKSTEP_TPU_FILES=/dev/null LOCKSTEP_TPU_FOLDER=" PCI
              " LOCKSTEP_HOME=/nowhere HF_HOME=/nowhere; %s %s; { %s; } 2>&1",
              TPU_FOLDER, *settings ? "export" : ":", settings, command);
-    FILE *pipe = popen(line, "r");
-    size_t length = pipe ? fread(output, 1, sizeof output - 1, pipe) : 0;
-    output[length] = '\0';
-    int status = pipe ? pclose(pipe) : -1;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return shell(line);
 }
-
-#define HAS(words) CHECK_MSG(strstr(output, words), "\"%s\" is not in:\n%s", words, output)
-#define LACKS(words) CHECK_MSG(!strstr(output, words), "\"%s\" is in:\n%s", words, output)
 
 /* ---- which device ---- */
 

@@ -1,13 +1,10 @@
 /* compile.c - lockstep compile and env, with a library that pretends to know TPUs. */
-#include "check.h"
+#include "shell.h"
 
 #include <stdlib.h>
-#include <sys/wait.h>
 
 #define COMPILE LOCKSTEP_COMMAND " compile "
 #define MLP PUPIL " mlp 8 20 "
-
-static char output[1 << 16];
 
 /* The exit code of a shell command, and its output. */
 static int run(const char *settings, const char *command)
@@ -16,15 +13,8 @@ static int run(const char *settings, const char *command)
     snprintf(line, sizeof line,
              "export LOCKSTEP_PLUGIN_PATH=%s LOCKSTEP_PJRT_LIBRARY=%s LOCKSTEP_NUM_THREADS=1 %s; { %s; } 2>&1",
              PLUGIN_FOLDER, STANDIN, settings, command);
-    FILE *pipe = popen(line, "r");
-    size_t length = pipe ? fread(output, 1, sizeof output - 1, pipe) : 0;
-    output[length] = '\0';
-    int status = pipe ? pclose(pipe) : -1;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return shell(line);
 }
-
-#define HAS(words) CHECK_MSG(strstr(output, words), "\"%s\" is not in:\n%s", words, output)
-#define LACKS(words) CHECK_MSG(!strstr(output, words), "\"%s\" is in:\n%s", words, output)
 
 /* The row of the second step: all parameters and the state of the optimiser are arguments, and results take their
  * memory. The network has 20 x 64 + 64 + 64 x 10 + 10 = 1994 numbers, with two more for each in AdamW. */
