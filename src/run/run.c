@@ -97,9 +97,20 @@ bool ls_set_flush_denormals(bool flush)
     return ls_denormals_flushed() == flush;
 }
 
+/* Devices report what failed when they are waited for, and nothing may have been read since the last step. */
+static void wait_for_devices(ls_run *run)
+{
+    for (ls_device *d = run->devices; d && !ls_failed(run); d = d->next) {
+        ls_message why = {{0}};
+        ls_status status = ls_device_sync(d, &why);
+        if (status) ls_fail(&run->errors, status, "%s", *why.text ? why.text : ls_status_text(status));
+    }
+}
+
 int ls_finish(ls_run *run)
 {
     ls_wait_for_save(run);
+    wait_for_devices(run);
     ls_profile_finish(run);
     int told = run->session ? run->session->stop_signal : 0;
     if (told) ls_wait_for_everyone(run); /* otherwise a process that ends first would appear to have failed */

@@ -208,11 +208,23 @@ static void an_index_out_of_range_is_an_error(void)
     }
 }
 
+static void an_index_whose_row_is_never_read_is_an_error(void)
+{
+    for (int wrong = 0; wrong < 2; wrong++) {
+        ls_run *run = ls_init(NULL, NULL, .device = XLA_DEVICE);
+        int64_t numbers[2] = {0, wrong ? 3 : 2};
+        picked(run, 0, ls_full(run, LS_F32, 0.5, 3, 4), ls_from(run, LS_I64, LS_SHAPE(2), numbers));
+        CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
+        CHECK(ls_finish(run) == wrong);
+    }
+}
+
 int main(void)
 {
     CHECK_RUN(training_gives_the_numbers_of_the_cpu_and_soon_compiles_nothing);
     CHECK_RUN(a_second_run_compiles_nothing);
     CHECK_RUN(an_index_out_of_range_is_an_error);
+    CHECK_RUN(an_index_whose_row_is_never_read_is_an_error);
     CHECK_RUN(parts_of_a_tensor_are_written_and_read);
     CHECK_RUN(numbers_of_the_host_do_not_cut_a_step);
     CHECK_RUN(whole_numbers_are_limited_at_one_end);
