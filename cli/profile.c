@@ -77,12 +77,20 @@ static int exit_code(const char *program, ending how)
     return 128 + number;
 }
 
+/* "rank_0_of_2.events" and "rank_0_of_2.tables": what a process leaves until ls_profile_join(). */
+static bool is_part(const char *name)
+{
+    int rank, world, end = 0;
+    if (sscanf(name, "rank_%d_of_%d%n", &rank, &world, &end) != 2) return false;
+    return strcmp(name + end, ".events") == 0 || strcmp(name + end, ".tables") == 0;
+}
+
 /* Remove what processes of an earlier program have left, which nothing joined: of a launch that was killed, say. */
 static void remove_parts(const char *folder)
 {
     DIR *listing = opendir(folder);
     for (const struct dirent *entry; listing && (entry = readdir(listing));)
-        if (strncmp(entry->d_name, "rank_", 5) == 0) unlinkat(dirfd(listing), entry->d_name, 0);
+        if (is_part(entry->d_name)) unlinkat(dirfd(listing), entry->d_name, 0);
     if (listing) closedir(listing);
 }
 
