@@ -39,12 +39,20 @@ static bool check_gpus(const launch_options *options, int processes, char *why, 
     return !wrong;
 }
 
-/* Given by an option or a file? */
-static bool asks_for_tpus(const launch_options *options)
+typedef enum device_kind { ANY_DEVICE, ON_CPU, ON_GPUS, ON_TPUS } device_kind;
+
+/* What the options ask for; where they do not say, what the file does. accelerate writes gpu_ids: all into files of
+ * hosts without GPUs. */
+static device_kind wanted_device(const launch_options *options)
 {
-    const char *type = options->config.distributed_type;
-    bool by_file = strcasecmp(type, "TPU") == 0 || strcasecmp(type, "XLA") == 0;
-    return !options->value[OPTION_CPU] && (options->value[OPTION_TPU] || by_file);
+    const char *ids = options->value[OPTION_GPU_IDS], *type = options->config.distributed_type;
+    bool from_file = ids == options->config.gpu_ids;
+    if (options->value[OPTION_CPU]) return ON_CPU;
+    if (options->value[OPTION_TPU]) return ON_TPUS;
+    if (options->value[OPTION_MULTI_GPU] || (ids && !from_file)) return ON_GPUS;
+    if (strcasecmp(type, "TPU") == 0 || strcasecmp(type, "XLA") == 0) return ON_TPUS;
+    bool listed = ids && strcmp(ids, "all") != 0 && strcmp(type, "MULTI_CPU") != 0;
+    return listed || strcasecmp(type, "MULTI_GPU") == 0 ? ON_GPUS : ANY_DEVICE;
 }
 
 /* GPUs that a job is for if its number of processes is not given; 0: it is not for GPUs. */
@@ -53,16 +61,25 @@ static int gpus_for(const launch_options *options)
     const char *ids = options->value[OPTION_GPU_IDS];
     int listed = ids && strcmp(ids, "all") != 0;
     for (const char *c = ids; listed && *c; c++) listed += *c == ',';
-    if (options->value[OPTION_CPU]) return 0;
+    device_kind on = wanted_device(options);
+    if (on == ON_CPU || on == ON_TPUS) return 0;
     return listed ? listed : ls_launch_gpus();
+}
+
+/* The same of TPUs. */
+static int tpus_for(const launch_options *options)
+{
+    device_kind on = wanted_device(options);
+    return on == ON_CPU || on == ON_GPUS ? 0 : ls_launch_tpus();
 }
 
 /* Processes on this host that --nproc-per-node asks for; 0: its value is wrong. */
 static int count_per_host(const launch_options *options, const char *asked)
 {
     bool is_auto = strcmp(asked, "auto") == 0;
-    int gpus = is_auto || strcmp(asked, "gpu") == 0 ? gpus_for(options) : 0;
-    if (gpus) return gpus;
+    int chips = is_auto || strcmp(asked, "gpu") == 0 ? gpus_for(options) : 0;
+    if (!chips && is_auto) chips = tpus_for(options);
+    if (chips) return chips;
     if (is_auto || strcmp(asked, "cpu") == 0) return ls_launch_cpus();
     return is_count(asked) ? atoi(asked) : 0;
 }
@@ -83,7 +100,7 @@ static bool check_tpus(const launch_options *options, char *why, size_t size)
     const char *wrong = NULL;
     if (options->value[OPTION_TPU] && (options->value[OPTION_CPU] || options->value[OPTION_MULTI_GPU]))
         wrong = "You can only use one of `--cpu`, `--multi_gpu` and `--tpu` at a time.";
-    else if (asks_for_tpus(options) && !ls_launch_tpus())
+    else if (wanted_device(options) == ON_TPUS && !ls_launch_tpus())
         wrong = "--tpu: there is no TPU here, or no plug-in for it (lockstep env says which)";
     if (wrong) snprintf(why, size, "%s", wrong);
     return !wrong;
@@ -114,7 +131,7 @@ static bool count_processes(const launch_options *options, int hosts, int *count
     }
     if (total) *count = total / hosts;
     else if (per_host) *count = count_per_host(options, per_host);
-    else if (!is_given) *count = asks_for_tpus(options) ? ls_launch_tpus() : count_by_gpus(options);
+    else if (!is_given) *count = wanted_device(options) == ON_TPUS ? ls_launch_tpus() : count_by_gpus(options);
     if (*count < 1 && per_host && strcmp(per_host, "gpu") == 0) {
         snprintf(why, size,
                  "--nproc-per-node gpu: there is no GPU here, or no plug-in for it (lockstep env says which)");
@@ -152,16 +169,6 @@ static char **compose(const launch_options *options, int argc)
     return words;
 }
 
-/* Given by an option or a file? accelerate writes gpu_ids: all into files of hosts without GPUs. */
-static bool asks_for_gpus(const launch_options *options)
-{
-    const char *ids = options->value[OPTION_GPU_IDS], *type = options->config.distributed_type;
-    bool listed =
-        ids && (ids != options->config.gpu_ids || (strcmp(ids, "all") != 0 && strcmp(type, "MULTI_CPU") != 0));
-    return !options->value[OPTION_CPU] &&
-           (options->value[OPTION_MULTI_GPU] || listed || strcasecmp(type, "MULTI_GPU") == 0);
-}
-
 /* accelerate's variables for the options given; terminated by NULL. */
 static void set_variables(const launch_options *options, char texts[][LONGEST_VARIABLE], const char **list)
 {
@@ -177,12 +184,9 @@ static void set_variables(const launch_options *options, char texts[][LONGEST_VA
         list[count] = texts[count];
         count++;
     }
-    if (asks_for_gpus(options)) { /* for Lockstep programs; PyTorch finds GPUs itself */
-        list[count++] = "LOCKSTEP_DEVICE=cuda";
-        list[count++] = "LOCKSTEP_USE_CPU=0";
-    }
-    if (asks_for_tpus(options)) {
-        list[count++] = "LOCKSTEP_DEVICE=xla";
+    device_kind on = wanted_device(options);
+    if (on == ON_GPUS || on == ON_TPUS) { /* for Lockstep programs; PyTorch finds GPUs itself */
+        list[count++] = on == ON_GPUS ? "LOCKSTEP_DEVICE=cuda" : "LOCKSTEP_DEVICE=xla";
         list[count++] = "LOCKSTEP_USE_CPU=0";
     }
     list[count] = NULL;

@@ -204,7 +204,7 @@ bool launch_options_read(launch_options *to, int argc, char **argv, const char *
 
 /* ---- The configuration file ----------------------------------------------------------------------------------- */
 
-/* Options that mean the same: a file's value is used only if none of them is given. */
+/* Options that decide the same: a file's value of the first is used only if none of them is given. */
 static const option same_as[][2] = {
     {OPTION_NUM_PROCESSES, OPTION_NPROC_PER_NODE},
     {OPTION_NUM_MACHINES, OPTION_NNODES},
@@ -217,6 +217,8 @@ static const option same_as[][2] = {
     {OPTION_NUM_MACHINES, OPTION_HOSTFILE},
     {OPTION_MACHINE_RANK, OPTION_HOSTFILE},
     {OPTION_NUM_PROCESSES, OPTION_NNODES},
+    {OPTION_CPU, OPTION_MULTI_GPU},
+    {OPTION_CPU, OPTION_TPU},
 };
 
 static option open_option(const launch_options *options, const char *key)

@@ -210,7 +210,7 @@ static void announce(const ls_plan *plan)
 {
     int workers = plan->opts.num_processes, gpus = ls_plan_is_for_cpu(plan) ? 0 : ls_launch_gpus();
     if (plan->on_tpu) printf("Launching training on %d TPU cores.\n", workers);
-    else if (workers == 1 && ls_plan_is_for_tpu(plan)) puts("Launching training on TPU.");
+    else if (workers == 1 && ls_plan_tpus(plan)) puts("Launching training on TPU.");
     else if (gpus == 1 && workers > 1) printf("Launching training on one GPU, shared by %d processes.\n", workers);
     else if (gpus && workers > gpus) printf("Launching training on %d GPUs, shared by %d processes.\n", gpus, workers);
     else if (gpus && workers > 1) printf("Launching training on %d GPUs.\n", workers);

@@ -336,12 +336,12 @@ bool ls_plan_is_for_cpu(const ls_plan *plan)
     return ls_environment_switch(own, "ACCELERATE_USE_CPU") || ls_environment_switch(own, "LOCKSTEP_USE_CPU");
 }
 
-bool ls_plan_is_for_tpu(const ls_plan *plan)
+int ls_plan_tpus(const ls_plan *plan)
 {
     const char *device = ls_environment_get(plan->opts.environment, "LOCKSTEP_DEVICE");
-    if (ls_plan_is_for_cpu(plan)) return false;
-    if (!device) return ls_launch_tpus() > 0;
-    return strcmp(device, LS_TPU_PLUGIN) == 0 && ls_tpus_count(NULL) > 0;
+    if (ls_plan_is_for_cpu(plan)) return 0;
+    if (!device) return ls_launch_tpus();
+    return strcmp(device, LS_TPU_PLUGIN) == 0 ? ls_tpus_count(NULL) : 0;
 }
 
 /* ---- Environment ---------------------------------------------------------------------------------------------- */

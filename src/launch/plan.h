@@ -46,8 +46,8 @@ void ls_plan_free(ls_plan *plan);
 
 /* Do the job's own variables refuse GPUs and TPUs? */
 bool ls_plan_is_for_cpu(const ls_plan *plan);
-/* Will workers that name no device use TPUs? */
-bool ls_plan_is_for_tpu(const ls_plan *plan);
+/* Chips of this host for workers that name no device; 0: they do not use TPUs. */
+int ls_plan_tpus(const ls_plan *plan);
 
 /* The environment of one worker. `error_file` may be "". */
 void ls_plan_environment(const ls_plan *plan, const ls_assignment *assignment, int local_rank, const char *error_file,

@@ -3,7 +3,6 @@
 
 #include "base/log.h"
 #include "base/status.h"
-#include "device/tpus.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -54,8 +53,8 @@ static bool check_hosts(const ls_plan *plan)
 
 bool ls_tpu_settle(ls_plan *plan)
 {
-    int processes = plan->opts.num_processes, chips = ls_tpus_count(NULL);
-    if (processes == 1 || !ls_plan_is_for_tpu(plan)) return true;
+    int processes = plan->opts.num_processes, chips = processes > 1 ? ls_plan_tpus(plan) : 0;
+    if (!chips) return true;
     if (processes > chips)
         ls_log_line(
             LS_LOG_ERROR,

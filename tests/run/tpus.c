@@ -84,6 +84,10 @@ static void every_process_has_its_own_chip(void)
     HAS("rank 3 of 4: xla:0 xla:0, sum 4\n");
     CHECK(on_host(8, "", LAUNCH "--num_processes 8 " WORKER " device") == 0);
     HAS("rank 7 of 8: xla:0 xla:0, sum 8\n");
+    CHECK(on_host(4, "", LAUNCH "--tpu --nproc-per-node auto " WORKER " device") == 0);
+    HAS("rank 3 of 4: xla:0 xla:0, sum 4\n");
+    CHECK(on_host(4, "", LAUNCH "--nproc-per-node auto " WORKER " device") == 0);
+    HAS("rank 3 of 4: xla:0 xla:0, sum 4\n");
     CHECK(on_host(4, "", LAUNCH "-n 2 --cpu " WORKER " device") == 0);
     HAS("rank 1 of 2: cpu cpu, sum 2\n");
 }
@@ -195,6 +199,32 @@ static void files_are_about_tpus_too(void)
     remove("tpus.yaml");
 }
 
+/* The exit code of a launch with a file of these lines and of two processes. */
+static int launch_with(const char *lines, const char *options)
+{
+    char command[1000];
+    snprintf(command, sizeof command, "printf 'num_processes: 2\\n%s\\n' > tpus.yaml; %s --config_file tpus.yaml %s",
+             lines, LAUNCH, options);
+    return on_host(4, "", command);
+}
+
+static void an_option_overrules_the_device_of_a_file(void)
+{
+    static const char *const files[] = {"distributed_type: MULTI_GPU", "distributed_type: MULTI_CPU\\nuse_cpu: true",
+                                        "distributed_type: MULTI_GPU\\ngpu_ids: 0,1"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        CHECK(launch_with(files[i], "--tpu " SHOW) == 0);
+        HAS("1: 1 1,1,1 1,2,1 8477 1 localhost:8476,localhost:8477 xla\n");
+    }
+    CHECK(launch_with("distributed_type: TPU", "--multi_gpu " SHOW) == 0);
+    HAS("1: cuda\n");
+    CHECK(launch_with("distributed_type: TPU", "--gpu_ids 0,1 " SHOW) == 0);
+    HAS("1: cuda\n");
+    CHECK(launch_with("distributed_type: TPU", "--cpu " SHOW) == 0);
+    HAS("1:\n");
+    remove("tpus.yaml");
+}
+
 static void the_command_shows_and_tests_them(void)
 {
     CHECK(on_host(4, "", LOCKSTEP_COMMAND " env") == 0);
@@ -219,6 +249,7 @@ int main(int argc, char **argv)
     CHECK_RUN(more_processes_than_chips_are_refused);
     CHECK_RUN(a_launch_says_on_what);
     CHECK_RUN(files_are_about_tpus_too);
+    CHECK_RUN(an_option_overrules_the_device_of_a_file);
     CHECK_RUN(the_command_shows_and_tests_them);
     if (system("rm -rf " PCI) != 0) return 1;
     return check_done();
