@@ -8,7 +8,7 @@
 
 #include "check.h"
 #include "mpis.h"
-#include "shell.h"
+#include "printed.h"
 
 static void expect_exchange_of_two(void)
 {

@@ -3,6 +3,7 @@
 #define LOCKSTEP_TESTS_SHELL_H
 
 #include "check.h"
+#include "printed.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,11 +16,10 @@
 
 #define LAUNCH LOCKSTEP_COMMAND " launch "
 
-static char output[1 << 22]; /* stdout and stderr of the last command */
 static char folder[64];
 static pid_t shell_pid;
 
-/* Exit code of a shell command; 1000 + signal if it was killed. */
+/* Run a shell command whose errors are kept too. Returns what shell() does. */
 __attribute__((unused)) static int run(const char *format, ...)
 {
     char command[4096], line[4200];
@@ -28,12 +28,7 @@ __attribute__((unused)) static int run(const char *format, ...)
     vsnprintf(command, sizeof command, format, args);
     va_end(args);
     snprintf(line, sizeof line, "{ %s; } 2>&1", command);
-    FILE *pipe = popen(line, "r");
-    if (!pipe) return -1;
-    size_t length = fread(output, 1, sizeof output - 1, pipe);
-    output[length] = '\0';
-    int status = pclose(pipe);
-    return WIFSIGNALED(status) ? 1000 + WTERMSIG(status) : WEXITSTATUS(status);
+    return shell(line);
 }
 
 __attribute__((unused)) static bool says(const char *text)

@@ -1,7 +1,7 @@
 /* gpus.c - programs that name no device, on hosts with and without GPUs, which a plug-in pretends. */
 #include <lockstep.h>
 
-#include "shell.h"
+#include "printed.h"
 
 #define LAUNCH LOCKSTEP_COMMAND " launch "
 

@@ -1,7 +1,7 @@
 /* tpus.c - programs on hosts with TPUs, which a plug-in and a folder of PCI devices pretend. */
 #include <lockstep.h>
 
-#include "shell.h"
+#include "printed.h"
 
 #include <sys/stat.h>
 

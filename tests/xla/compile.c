@@ -1,5 +1,5 @@
 /* compile.c - lockstep compile and env, with a library that pretends to know TPUs. */
-#include "shell.h"
+#include "printed.h"
 
 #include <stdlib.h>
 
