@@ -140,6 +140,24 @@ static void a_missing_weight_is_reported(void)
     }
 }
 
+/* ReLU saves its result: there is no input to make it again from. */
+static void only_activations_that_saved_their_input_are_made_again(void)
+{
+    ls_tensor *dy = ls_ones(run, LS_F32, ROWS, OUT), *d = ls_clone(dy), *again = ls_clone(dy);
+    static const ls_activation activations[] = {LS_ACT_SILU, LS_ACT_RELU, LS_ACT_TANH};
+    for (int i = 0; i < 3; i++) {
+        ls_call call = {.op = LS_OP_linear_grad,
+                        .n_in = 4,
+                        .n_out = 5,
+                        .in = {&dy->view, NULL, NULL, &dy->view},
+                        .out = {NULL, NULL, NULL, &d->view, &again->view},
+                        .attrs = {.product = {.activation = activations[i], .compute = LS_F32}}};
+        ls_message why = {0};
+        ls_status status = ls_cpu_device.run(NULL, NULL, &call, &why);
+        CHECK(status == (i == 0 ? LS_OK : LS_ERR_UNSUPPORTED));
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
@@ -149,6 +167,7 @@ int main(int argc, char **argv)
     CHECK_RUN(what_lies_between_is_kept_only_for_hooks);
     CHECK_RUN(sizes_that_do_not_fit_are_reported);
     CHECK_RUN(a_missing_weight_is_reported);
+    CHECK_RUN(only_activations_that_saved_their_input_are_made_again);
     CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
     ls_finish(run);
     return check_done();
