@@ -79,14 +79,29 @@ static ls_status dense_like(cuda_device *d, const ls_operand *x, ls_dtype dtype,
     return LS_OK;
 }
 
-/* A copy of an input in the type `dtype`. */
+static void transpose(ls_operand *x)
+{
+    int r = x->ndim - 2, c = x->ndim - 1;
+    int64_t dim = x->dim[r], stride = x->stride[r];
+    x->dim[r] = x->dim[c], x->stride[r] = x->stride[c];
+    x->dim[c] = dim, x->stride[c] = stride;
+}
+
+/* A copy of an input in the type `dtype`. A matrix that lies by columns does so in the copy: the product is then the
+ * one that a half copy of x, which lies as x does, takes part in, to the bit. */
 static ls_status copy_input(cuda_device *d, cudaStream_t stream, const ls_operand *x, ls_dtype dtype, copies *kept,
                             ls_operand *to, ls_message *why)
 {
     ls_operand from = *x;
-    CUDA_TRY(dense_like(d, x, dtype, kept, to, why));
+    matrices m = matrices_of(x);
+    int64_t pitch;
+    bool by_columns = !has_rows(&m, &pitch) && has_columns(&m, &pitch);
+    if (by_columns) transpose(&from);
+    CUDA_TRY(dense_like(d, &from, dtype, kept, to, why));
     memcpy(from.dim, to->dim, sizeof from.dim);
-    return cuda_convert(d, stream, &from, to, why);
+    CUDA_TRY(cuda_convert(d, stream, &from, to, why));
+    if (by_columns) transpose(to);
+    return LS_OK;
 }
 
 /* An input as matrices of the type computed in: itself, its half copy, or a new copy. */
