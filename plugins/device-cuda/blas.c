@@ -2,7 +2,9 @@
  *
  * Asking for an algorithm takes tens of microseconds, a product with everything prepared ten: so plans are kept in a
  * table by all that the choice depends on. The library's first proposal is within some 10 % of its best: large products
- * that come again and again try several and keep the fastest. */
+ * that come again and again try several. The fastest is kept in a file, and later programs use it from the start: one
+ * that goes on with a training computes the same bits. */
+#include "choices.h"
 #include "product.h"
 
 #include <cublasLt.h>
@@ -40,12 +42,14 @@ typedef struct plan {
     size_t workspace;
     bool is_refused; /* the library cannot do it */
     bool loses_nan;  /* its ReLU does not leave NaN as it is */
+    bool is_chosen;  /* nothing is left to be tried */
     int uses;
 } plan;
 
 struct cuda_blas {
     cublasLtHandle_t handle;
     cublasLtMatmulPreference_t preference;
+    cuda_choices *choices; /* among the library's proposals */
     int count;
     plan *slot[SLOTS]; /* by hash, the next free one after a collision */
 };
@@ -88,13 +92,18 @@ void cuda_blas_free(cuda_blas *blas)
     forget_plans(blas);
     if (blas->preference) cublasLtMatmulPreferenceDestroy(blas->preference);
     if (blas->handle) cublasLtDestroy(blas->handle);
+    cuda_choices_close(blas->choices);
     free(blas);
 }
 
-static ls_status blas_new(cuda_blas **to, ls_message *why)
+static ls_status blas_new(const cuda_device *d, cuda_blas **to, ls_message *why)
 {
     cuda_blas *blas = calloc(1, sizeof *blas);
-    if (!blas) return cuda_refuse(why, LS_ERR_MEMORY, "no memory for the plans of matrix products");
+    if (blas) blas->choices = cuda_open_choices(d, "cublaslt", cublasLtGetVersion());
+    if (!blas || !blas->choices) {
+        free(blas);
+        return cuda_refuse(why, LS_ERR_MEMORY, "no memory for the plans of matrix products");
+    }
     size_t most = MOST_WORKSPACE;
     cublasStatus_t status = cublasLtCreate(&blas->handle);
     if (!status) status = cublasLtMatmulPreferenceCreate(&blas->preference);
@@ -227,7 +236,7 @@ static uint64_t hash_of(const plan_key *key)
 
 static ls_status plan_for(cuda_device *d, const plan_key *key, const void *bias, plan **to, ls_message *why)
 {
-    if (!d->blas) CUDA_TRY(blas_new(&d->blas, why));
+    if (!d->blas) CUDA_TRY(blas_new(d, &d->blas, why));
     cuda_blas *blas = d->blas;
     if (blas->count >= MOST_PLANS) forget_plans(blas);
     uint64_t i = hash_of(key) % SLOTS;
@@ -357,28 +366,39 @@ static float time_of(cuda_device *d, cudaStream_t stream, const blas_product *p,
     return ok ? ms : INFINITY;
 }
 
-static void try_proposals(cuda_device *d, cudaStream_t stream, const blas_product *p, plan *with, cudaEvent_t event[2])
-{
+typedef struct proposals {
     cublasLtMatmulHeuristicResult_t found[PROPOSALS];
-    int count = 0;
-    if (propose(d->blas, with, PROPOSALS, found, &count)) return;
-    float best = time_of(d, stream, p, with, event) * 0.98f; /* no change for nothing */
-    plan other = *with;
-    for (int i = 1; i < count; i++) {
-        other.algorithm = found[i].algo;
-        other.workspace = found[i].workspaceSize;
-        float ms = found[i].state == CUBLAS_STATUS_SUCCESS ? time_of(d, stream, p, &other, event) : INFINITY;
-        if (ms >= best || (p->relu && !keeps_nan(d, stream, p, &other))) continue;
-        best = ms;
-        with->algorithm = other.algorithm;
-        with->workspace = other.workspace;
-    }
+    int count;
+} proposals;
+
+static void take_proposal(plan *p, const cublasLtMatmulHeuristicResult_t *proposal)
+{
+    p->algorithm = proposal->algo;
+    p->workspace = proposal->workspaceSize;
 }
 
-/* Let a plan have the fastest algorithm. The product is computed several times, into scratch memory if it is added to
- * what is there. Nothing that goes wrong here matters. */
-static void find_fastest(cuda_device *d, cudaStream_t stream, const blas_product *p, plan *with)
+static int try_proposals(cuda_device *d, cudaStream_t stream, const blas_product *p, const plan *with,
+                         const proposals *all, cudaEvent_t event[2])
 {
+    float best = time_of(d, stream, p, with, event) * 0.98f; /* no change for nothing */
+    plan other = *with;
+    int fastest = 0;
+    for (int i = 1; i < all->count; i++) {
+        take_proposal(&other, &all->found[i]);
+        float ms = all->found[i].state == CUBLAS_STATUS_SUCCESS ? time_of(d, stream, p, &other, event) : INFINITY;
+        if (ms >= best || (p->relu && !keeps_nan(d, stream, p, &other))) continue;
+        best = ms;
+        fastest = i;
+    }
+    return fastest;
+}
+
+/* The number of the fastest proposal, of which `with` has the first. The product is computed several times, into
+ * scratch memory if it is added to what is there. Nothing that goes wrong here matters. */
+static int find_fastest(cuda_device *d, cudaStream_t stream, const blas_product *p, const plan *with,
+                        const proposals *all)
+{
+    int fastest = 0;
     blas_product tried = *p;
     ls_workspace space = {0};
     cudaEvent_t event[2] = {NULL, NULL};
@@ -389,16 +409,37 @@ static void find_fastest(cuda_device *d, cudaStream_t stream, const blas_product
     }
     if (tried.out.data && cudaDeviceSynchronize() == cudaSuccess && cudaEventCreate(&event[0]) == cudaSuccess &&
         cudaEventCreate(&event[1]) == cudaSuccess)
-        try_proposals(d, stream, &tried, with, event);
+        fastest = try_proposals(d, stream, &tried, with, all, event);
     for (int i = 0; i < 2; i++)
         if (event[i]) cudaEventDestroy(event[i]);
     cuda_give(d, space);
     (void)cudaGetLastError(); /* else the next operator is blamed for what went wrong */
+    return fastest;
 }
 
 static bool is_worth_trying(const cuda_device *d, const blas_product *p)
 {
     return !d->deterministic && (double)p->m * (double)p->n * (double)p->k * (double)p->batch >= TRIED_WORK;
+}
+
+/* Let a plan have the algorithm that is known to be the fastest. `may_try`: find out where it is not. */
+static void choose(cuda_device *d, cudaStream_t stream, const blas_product *p, bool may_try, plan *with)
+{
+    struct {
+        plan_key key;
+        int64_t tf32;
+    } question = {with->key, d->tf32};
+    cuda_choices *choices = d->blas->choices;
+    proposals all = {.count = 0};
+    int chosen = cuda_choices_find(choices, &question, sizeof question);
+    if (chosen == CUDA_CHOICE_UNKNOWN && !may_try) return;
+    with->is_chosen = true;
+    if (propose(d->blas, with, PROPOSALS, all.found, &all.count)) return;
+    if (chosen == CUDA_CHOICE_UNKNOWN) {
+        chosen = find_fastest(d, stream, p, with, &all);
+        cuda_choices_keep(choices, &question, sizeof question, chosen);
+    }
+    if (chosen < all.count && all.found[chosen].state == CUBLAS_STATUS_SUCCESS) take_proposal(with, &all.found[chosen]);
 }
 
 ls_status cuda_blas_run(cuda_device *d, cudaStream_t stream, const blas_product *p, ls_message *why)
@@ -407,9 +448,12 @@ ls_status cuda_blas_run(cuda_device *d, cudaStream_t stream, const blas_product 
     plan *with = NULL;
     CUDA_TRY(plan_for(d, &key, p->bias, &with, why));
     if (with->is_refused) return cuda_product_plain(stream, p, why);
-    if (p->relu && with->uses == 0) with->loses_nan = !keeps_nan(d, stream, p, with);
+    bool is_first = with->uses == 0;
+    if (with->uses < TRIED_AFTER) with->uses++;
+    if (is_first && p->relu) with->loses_nan = !keeps_nan(d, stream, p, with);
     if (with->loses_nan) return LS_ERR_UNSUPPORTED;
-    if (++with->uses == TRIED_AFTER && is_worth_trying(d, p)) find_fastest(d, stream, p, with);
+    if (!with->is_chosen && (is_first || with->uses == TRIED_AFTER) && is_worth_trying(d, p))
+        choose(d, stream, p, !is_first, with);
     cublasStatus_t status;
     CUDA_TRY(run_once(d, stream, p, with, &status, why));
     with->is_refused = is_refusal(status);

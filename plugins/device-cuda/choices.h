@@ -12,10 +12,13 @@ extern "C" {
 #endif
 
 typedef struct cuda_choices cuda_choices;
+struct cuda_device;
 
 /* The choices in a file of this name, which must name all that they have in common: the GPU, the library's version.
  * Characters that do not suit a file become '-'. NULL: no memory. */
 cuda_choices *cuda_choices_open(const char *name);
+/* Of a library on this GPU. */
+cuda_choices *cuda_open_choices(const struct cuda_device *d, const char *library, size_t version);
 void cuda_choices_close(cuda_choices *choices);
 
 enum { CUDA_CHOICE_UNKNOWN = -1, CUDA_MOST_CHOICE = 99 };

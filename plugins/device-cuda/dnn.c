@@ -5,7 +5,6 @@
 #include "dnn.h"
 #include "choices.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,23 +48,13 @@ void cuda_dnn_free(cuda_dnn *dnn)
     free(dnn);
 }
 
-/* What cuDNN's guesses depend on, apart from the convolution. */
-static cuda_choices *open_choices(const cuda_device *d)
-{
-    struct cudaDeviceProp gpu;
-    char name[400];
-    if (cudaGetDeviceProperties(&gpu, d->index) != cudaSuccess) gpu.name[0] = '\0';
-    snprintf(name, sizeof name, "cudnn-%zu-%s-%d", cudnnGetVersion(), gpu.name, d->processors);
-    return cuda_choices_open(name);
-}
-
 /* The handle, set to a stream. */
 static ls_status begin(cuda_device *d, cudaStream_t stream, ls_message *why)
 {
     if (!d->dnn) {
         cuda_dnn *dnn = calloc(1, sizeof *dnn);
         if (!dnn) return cuda_refuse(why, LS_ERR_MEMORY, "no memory for the plans of convolutions");
-        dnn->choices = open_choices(d);
+        dnn->choices = cuda_open_choices(d, "cudnn", cudnnGetVersion());
         ls_status status = dnn->choices ? LS_OK : cuda_refuse(why, LS_ERR_MEMORY, "no memory for choices of engines");
         if (status == LS_OK) status = check(cudnnCreate(&dnn->handle), "start", why);
         if (status == LS_OK) status = check(cudnnSetStream(dnn->handle, stream), "stream", why);

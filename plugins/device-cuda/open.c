@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "choices.h"
 #include "entries.h"
 #include "fault.h"
 #include "profile.h"
@@ -106,6 +107,15 @@ ls_status cuda_open(const ls_host *host, const ls_device_open_args *args, void *
     if (status == LS_OK) *device = d;
     else cuda_close(d);
     return status;
+}
+
+cuda_choices *cuda_open_choices(const cuda_device *d, const char *library, size_t version)
+{
+    struct cudaDeviceProp gpu;
+    char name[400];
+    if (cudaGetDeviceProperties(&gpu, d->index) != cudaSuccess) gpu.name[0] = '\0';
+    snprintf(name, sizeof name, "%s-%zu-%s-%d", library, version, gpu.name, d->processors);
+    return cuda_choices_open(name);
 }
 
 void cuda_close(void *device)

@@ -132,6 +132,33 @@ static void resnet_stays_on_the_gpu(void)
     train(resnet, "resnet18", LS_F16);
 }
 
+enum { M = 256, K = 8192, N = 512, USES = 70 };
+
+/* What a large product is, at the first use and at the last, in a program of its own. */
+static void multiply(float *first, float *last)
+{
+    ls_run *run = ls_init(NULL, NULL, .seed = 1, .device = CUDA_DEVICE);
+    ls_tensor *a = ls_cast(ls_randn(run, LS_F32, M, K), LS_BF16), *b = ls_cast(ls_randn(run, LS_F32, K, N), LS_BF16);
+    for (int i = 0; i < USES; i++) {
+        ls_mark mark = ls_scope_begin(run);
+        ls_tensor *c = ls_cast(ls_matmul(a, b), LS_F32);
+        if (i == 0) ls_read(c, first, M * N * sizeof *first);
+        if (i == USES - 1) ls_read(c, last, M * N * sizeof *last);
+        ls_scope_end(run, mark, NULL);
+    }
+    CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
+    ls_finish(run);
+}
+
+/* Else a training that is resumed would not go on as it would have. */
+static void algorithms_found_by_one_program_are_used_by_the_next(void)
+{
+    static float c[4][M * N];
+    multiply(c[0], c[1]);
+    multiply(c[2], c[3]);
+    for (int i = 2; i < 4; i++) CHECK(memcmp(c[1], c[i], sizeof c[1]) == 0);
+}
+
 static void operators_that_run_on_the_host_are_counted(void)
 {
     ls_run *run = ls_init(NULL, NULL, .device = CUDA_DEVICE);
@@ -152,6 +179,7 @@ int main(int argc, char **argv)
     setenv("LOCKSTEP_LOG", "info", 1);
     CHECK_RUN(bert_stays_on_the_gpu);
     CHECK_RUN(resnet_stays_on_the_gpu);
+    CHECK_RUN(algorithms_found_by_one_program_are_used_by_the_next);
     CHECK_RUN(operators_that_run_on_the_host_are_counted);
     return check_done();
 }
