@@ -1,6 +1,7 @@
 /* block.c - parts of real networks, forward and backward: attention, a BERT-base encoder layer, ResNet-50 bottlenecks;
  * and the overhead of a single operator. */
 #include "bench.h"
+#include "chain.h"
 
 /* ---- attention 12 x 12 x 384 x 64 with dropout ---- */
 
@@ -139,26 +140,21 @@ void bench_add_blocks(int threads)
 
 /* ---- operator overhead ---- */
 
-enum { CHAIN = 1000 };
-
 static void chain_call(void *arg)
 {
-    block_state *s = arg;
-    ls_mark mark = ls_scope_begin(s->run);
-    ls_tensor *y = s->x[0];
-    for (int i = 0; i < CHAIN; i++) y = ls_add(y, s->dy);
-    ls_backward(s->run, ls_sum(y));
-    ls_clear_grad(s->x[0]);
-    ls_scope_end(s->run, mark, NULL);
+    const chain *c = arg;
+    ls_mark mark = ls_scope_begin(c->run);
+    chain_step(c);
+    ls_clear_grad(c->x);
+    ls_scope_end(c->run, mark, NULL);
 }
 
 static void *chain_setup(ls_run *run, const bench_item *item)
 {
-    static block_state s;
-    s = (block_state){.run = run, .dtype = item->dtype};
-    s.x[0] = ls_set_requires_grad(ls_ones(run, LS_F32, 16), true);
-    s.dy = ls_ones(run, LS_F32, 16);
-    return &s;
+    static chain c;
+    (void)item;
+    c = chain_new(run);
+    return &c;
 }
 
 void bench_add_overheads(void)

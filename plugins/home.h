@@ -20,8 +20,8 @@ static inline bool home_folder(char *path, size_t size)
 /* Make the folders that a path names before its last '/'; what fails here fails again on opening the file. */
 static inline void home_make_folders(const char *path)
 {
-    char part[1000];
-    snprintf(part, sizeof part, "%s", path);
+    char part[4096]; /* more than a path can have */
+    if ((size_t)snprintf(part, sizeof part, "%s", path) >= sizeof part) return;
     for (char *at = strchr(part + 1, '/'); at; at = strchr(at + 1, '/')) {
         *at = 0;
         mkdir(part, 0700);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../names.h"
 #include "xla.h"
 
 /* The operand in host memory. */
@@ -28,12 +29,11 @@ static void outdate(xla_device *d, const ls_operand *x)
 
 static void count(xla_device *d, ls_opcode op)
 {
-    char text[120], *names = d->counts.host_operators;
-    size_t used = strlen(names);
+    char text[120];
     d->counts.host_calls++;
     if (d->is_on_host[op]) return;
     d->is_on_host[op] = true;
-    snprintf(names + used, sizeof d->counts.host_operators - used, "%s%s", used ? " " : "", d->host->op_name(op));
+    names_add(d->counts.host_operators, sizeof d->counts.host_operators, d->host->op_name(op));
     snprintf(text, sizeof text, "xla: %s runs on the host", d->host->op_name(op));
     d->host->log(text);
 }

@@ -5,17 +5,18 @@
  * it anyway, and makes the result again. That takes a quarter off the memory of BERT's activations. */
 #include "ops/op.h"
 
-enum { X, WEIGHT_1, BIAS_1, WEIGHT_2, BIAS_2, INPUTS };
+enum { X, WEIGHT_1, WEIGHT_2, BIAS_1, BIAS_2, INPUTS };
 enum { SAVED_X, SAVED_WEIGHT_1, SAVED_PRE, SAVED_WEIGHT_2 };
 
 ls_tensor *ls_feed_forward(ls_tensor *x, ls_tensor *const weights[2], ls_tensor *const biases[2],
                            ls_activation activation)
 {
-    ls_tensor *in[INPUTS] = {x, weights[0], biases[0], weights[1], biases[1]};
+    ls_tensor *in[INPUTS] = {x, weights[0], weights[1], biases[0], biases[1]};
+    ls_tensor *before_slope[] = {x, weights[0], biases[0]};
     /* Without a slope to compute, the result in between is all that can be kept. */
-    if (!op_slope_needs_input(activation) || !ls_is_valid(x) || !ls_must_record(x->run, 3, in))
+    if (!op_slope_needs_input(activation) || !ls_is_valid(x) || !ls_must_record(x->run, 3, before_slope))
         return ls_linear(ls_linear(x, weights[0], biases[0], activation), weights[1], biases[1], LS_ACT_NONE);
-    ls_run *run = op_begin(LS_OP_feed_forward, 2, INPUTS, in);
+    ls_run *run = op_begin(LS_OP_feed_forward, 3, INPUTS, in);
     if (!run || !op_linear_fits(LS_OP_feed_forward, x, weights[0], biases[0])) return op_poison(x);
     in[X] = op_as(x, op_half_type(run, x->view.dtype));
     if (ls_failed(run)) return &run->poison;
@@ -47,7 +48,8 @@ BACK(feed_forward)
 
     int32_t *accumulate = &first.product.accumulate;
     ls_tensor *to = op_gradient(node, X, from, 0, accumulate, dx), *to_first[5] = {op_rows(to)};
-    for (int i = WEIGHT_1; i <= BIAS_1; i++) to_first[i] = op_gradient(node, i, from, i, accumulate, dx);
+    to_first[1] = op_gradient(node, WEIGHT_1, from, 1, accumulate, dx);
+    to_first[2] = op_gradient(node, BIAS_1, from, 2, accumulate, dx);
     to_first[3] = ls_tensor_new_like(pre, pre->view.dtype);
     if (ls_wants(node, WEIGHT_2)) to_first[4] = ls_tensor_new_like(pre, pre->view.dtype);
     ls_tensor *from_first[4] = {between, op_dense_rows(saved[SAVED_X]), saved[SAVED_WEIGHT_1], pre};

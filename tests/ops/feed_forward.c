@@ -4,6 +4,7 @@
 
 #include "check.h"
 #include "nn/layers.h"
+#include "ops/op.h"
 #include "tensor/context.h"
 
 enum { ROWS = 64, IN = 32, BETWEEN = 128, OUT = 16, LEAVES = 5 };
@@ -128,6 +129,35 @@ static void sizes_that_do_not_fit_are_reported(void)
     ls_clear_error(run);
 }
 
+static void a_missing_weight_is_reported(void)
+{
+    ls_tensor *x = input(), *weight = ls_module_tensor(up_new(LS_ACT_GELU), "weight");
+    for (int i = 0; i < 2; i++) { /* as one operator, and layer by layer */
+        ls_tensor *const weights[2] = {weight, NULL}, *const biases[2] = {NULL, NULL};
+        CHECK(!ls_is_valid(ls_feed_forward(x, weights, biases, i ? LS_ACT_RELU : LS_ACT_GELU)));
+        CHECK(ls_error(run) == LS_ERR_VALUE && strstr(ls_error_message(run), "the tensor is NULL"));
+        ls_clear_error(run);
+    }
+}
+
+/* ReLU saves its result: there is no input to make it again from. */
+static void only_activations_that_saved_their_input_are_made_again(void)
+{
+    ls_tensor *dy = ls_ones(run, LS_F32, ROWS, OUT), *d = ls_clone(dy), *again = ls_clone(dy);
+    static const ls_activation activations[] = {LS_ACT_SILU, LS_ACT_RELU, LS_ACT_TANH};
+    for (int i = 0; i < 3; i++) {
+        ls_call call = {.op = LS_OP_linear_grad,
+                        .n_in = 4,
+                        .n_out = 5,
+                        .in = {&dy->view, NULL, NULL, &dy->view},
+                        .out = {NULL, NULL, NULL, &d->view, &again->view},
+                        .attrs = {.product = {.activation = activations[i], .compute = LS_F32}}};
+        ls_message why = {0};
+        ls_status status = ls_cpu_device.run(NULL, NULL, &call, &why);
+        CHECK(status == (i == 0 ? LS_OK : LS_ERR_UNSUPPORTED));
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
@@ -136,6 +166,8 @@ int main(int argc, char **argv)
     CHECK_RUN(frozen_weights_get_no_gradient);
     CHECK_RUN(what_lies_between_is_kept_only_for_hooks);
     CHECK_RUN(sizes_that_do_not_fit_are_reported);
+    CHECK_RUN(a_missing_weight_is_reported);
+    CHECK_RUN(only_activations_that_saved_their_input_are_made_again);
     CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
     ls_finish(run);
     return check_done();

@@ -83,27 +83,35 @@ static ls_map slope_of(ls_activation activation)
     }
 }
 
-/* Those whose slope is computed from their input. */
-static ls_map map_of(ls_activation activation)
+/* The activation itself, where its slope is computed from its input; NULL for others. */
+static ls_map_fn *activation_of_input(ls_activation activation, ls_dtype dtype)
 {
-    return activation == LS_ACT_SILU ? LS_MAP_silu : activation == LS_ACT_GELU ? LS_MAP_gelu : LS_MAP_gelu_tanh;
+    const ls_elementwise *kernels = ls_elementwise_kernels();
+    switch (activation) {
+    case LS_ACT_GELU: return kernels->map[LS_MAP_gelu][dtype];
+    case LS_ACT_GELU_TANH: return kernels->map[LS_MAP_gelu_tanh][dtype];
+    case LS_ACT_SILU: return kernels->map[LS_MAP_silu][dtype];
+    default: return NULL;
+    }
 }
 
 static ls_status through_activation(const ls_call *call, const ls_operand *d, ls_message *why)
 {
     const ls_operand *dy = call->in[0], *db = call->out[2];
     ls_activation activation = call->attrs.product.activation;
-    const ls_elementwise *kernels = ls_elementwise_kernels();
     through t = {.dy = dy,
                  .saved = call->in[3],
                  .d = d,
                  .y = call->n_out > 4 ? call->out[4] : NULL,
-                 .slope = kernels->map[slope_of(activation)][dy->dtype],
-                 .activate = kernels->map[map_of(activation)][dy->dtype],
+                 .slope = ls_elementwise_kernels()->map[slope_of(activation)][dy->dtype],
+                 .activate = activation_of_input(activation, dy->dtype),
                  .fold = ls_reduce_table()->columns[dy->dtype][LS_SUMMARY_SUM],
                  .parts = ceil_div(dy->dim[0], PART_ROWS),
                  .rows = dy->dim[0],
                  .n = dy->dim[1]};
+    if (t.y && !t.activate)
+        return ls_explain(why, LS_ERR_UNSUPPORTED, "activation %d saved its result, which cannot be made again",
+                          (int)activation);
     if (db) {
         size_t bytes = (size_t)((t.parts + 1) * t.n) * sizeof *t.sums;
         t.sums = ls_scratch((ls_worker){0, 1}, 1, bytes);
