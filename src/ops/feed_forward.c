@@ -47,7 +47,7 @@ BACK(feed_forward)
     if (!op_linear_grad((ls_tensor *[4]){from, NULL, saved[SAVED_WEIGHT_2]}, to_second, &second)) return;
 
     int32_t *accumulate = &first.product.accumulate;
-    ls_tensor *to = op_gradient(node, X, from, 0, accumulate, dx), *to_first[5] = {op_rows(to)};
+    ls_tensor *to = op_gradient(node, X, from, 0, accumulate, dx), *to_first[5] = {op_rows_for(to, *accumulate & 1)};
     to_first[1] = op_gradient(node, WEIGHT_1, from, 1, accumulate, dx);
     to_first[2] = op_gradient(node, BIAS_1, from, 2, accumulate, dx);
     to_first[3] = ls_tensor_new_like(pre, pre->view.dtype);

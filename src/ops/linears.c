@@ -171,7 +171,7 @@ BACK(linears)
     int n = (int)node->extra[0];
     int32_t accumulate = 0;
     ls_tensor *from = op_dense_rows(dy[0]), *x = op_dense_rows(node->saved[0]);
-    ls_tensor *to = op_gradient(node, 0, dy[0], 0, &accumulate, dx), *rows = op_rows(to);
+    ls_tensor *to = op_gradient(node, 0, dy[0], 0, &accumulate, dx), *rows = op_rows_for(to, accumulate & 1);
     ls_tensor *gradients[2 * LS_MAX_LINEARS];
     for (int i = 0; i < 2 * n; i++) gradients[i] = op_gradient(node, 1 + i, dy[0], 1 + i, &accumulate, dx);
     if (!ls_failed(run) && grade(node, from, x, rows, gradients, gradients + n, accumulate)) op_rows_written(to, rows);

@@ -139,11 +139,16 @@ static inline bool op_slope_needs_input(ls_activation activation)
  * [rows, ...], weight, what the activation saved; out: those of x, weight and bias, dy before the activation, and the
  * result of the activation again, if it saved its input. */
 bool op_linear_grad(ls_tensor *const in[4], ls_tensor *const out[5], const ls_attrs *attrs);
+/* Strides that give `shape`, of as many elements, over those of x without moving them; false if there are none. */
+bool op_reshape_strides(const ls_operand *x, ls_shape shape, int64_t *stride);
 /* [..., n] as [rows, n], a view if possible, else a copy. NULL for NULL. */
 ls_tensor *op_rows(ls_tensor *x);
 /* The same with adjacent elements in a row. */
 ls_tensor *op_dense_rows(ls_tensor *x);
-/* A gradient was written to rows = op_rows(to): put it where it belongs if they are a copy. Both may be NULL. */
+/* The same for a gradient that is about to be written; `holds`: it is added to what is there. Else nothing is copied,
+ * since nothing is there yet. */
+ls_tensor *op_rows_for(ls_tensor *to, bool holds);
+/* A gradient was written to rows = op_rows_for(to): put it where it belongs if they are a copy. Both may be NULL. */
 void op_rows_written(ls_tensor *to, ls_tensor *rows);
 
 enum { LS_MAX_LINEARS = 3 };

@@ -148,12 +148,24 @@ ls_tensor *ls_linear(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, ls_activa
     return y;
 }
 
-ls_tensor *op_rows(ls_tensor *x)
+static ls_shape shape_of_rows(const ls_tensor *x)
 {
-    if (!x) return NULL;
     int64_t rows = 1;
     for (int d = 0; d < x->view.ndim - 1; d++) rows *= x->view.dim[d];
-    return ls_reshape(x, rows, ls_dim(x, -1));
+    return LS_SHAPE(rows, ls_dim(x, -1));
+}
+
+ls_tensor *op_rows(ls_tensor *x)
+{
+    return x ? ls_reshape_shape(x, shape_of_rows(x)) : NULL;
+}
+
+ls_tensor *op_rows_for(ls_tensor *to, bool holds)
+{
+    int64_t stride[LS_MAX_DIMS];
+    if (!to || holds || ls_view_contiguous(&to->view) || !ls_view_numel(&to->view)) return op_rows(to);
+    ls_shape shape = shape_of_rows(to);
+    return op_reshape_strides(&to->view, shape, stride) ? op_rows(to) : op_new(to, to->view.dtype, shape);
 }
 
 ls_tensor *op_dense_rows(ls_tensor *x)
@@ -215,7 +227,7 @@ BACK(linear)
     ls_attrs attrs = node->attrs;
     int32_t *accumulate = &attrs.product.accumulate;
     ls_tensor *in[4] = {op_dense_rows(dy[0]), op_dense_rows(node->saved[0]), node->saved[1], op_rows(node->saved[2])};
-    ls_tensor *to = op_gradient(node, 0, dy[0], 0, accumulate, dx), *out[5] = {op_rows(to)};
+    ls_tensor *to = op_gradient(node, 0, dy[0], 0, accumulate, dx), *out[5] = {op_rows_for(to, *accumulate & 1)};
     for (int i = 1; i < 3; i++) out[i] = op_gradient(node, i, dy[0], i, accumulate, dx);
     if (ls_failed(dy[0]->run)) return;
     if (in[3]) out[3] = ls_tensor_new_like(in[0], in[0]->view.dtype);

@@ -20,9 +20,9 @@ static ls_tensor *recorded(ls_opcode op, ls_tensor *x, ls_tensor *y, const int64
 
 /* ---- reshape ---- */
 
-/* Strides that give `shape` over the elements of x without moving them; false if there are none. Groups of x's
- * dimensions are matched with groups of the new ones of equal size; within a group x must be evenly spaced. */
-static bool reshape_strides(const ls_operand *x, ls_shape shape, int64_t *stride)
+/* Groups of x's dimensions are matched with groups of the new ones of equal size; within a group x must be evenly
+ * spaced. */
+bool op_reshape_strides(const ls_operand *x, ls_shape shape, int64_t *stride)
 {
     int from = 0;
     for (int to = 0; to < shape.ndim;) {
@@ -74,7 +74,7 @@ ls_tensor *ls_reshape_shape(ls_tensor *x, ls_shape shape)
         ls_view_set_contiguous(&y->view, shape);
         return recorded(LS_OP_reshape, x, y, NULL, 0);
     }
-    if (!reshape_strides(&x->view, shape, stride)) return ls_reshape_shape(ls_contiguous(x), shape);
+    if (!op_reshape_strides(&x->view, shape, stride)) return ls_reshape_shape(ls_contiguous(x), shape);
     ls_tensor *y = view_of(x);
     if (y->life != LS_LIFE_LIVE) return y;
     y->view.ndim = shape.ndim;

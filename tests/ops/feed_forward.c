@@ -89,6 +89,23 @@ static void frozen_weights_get_no_gradient(void)
     compare(up, down, ls_detach(input()), 1); /* there is no slope: the result in between is kept, as by layers alone */
 }
 
+/* The gradient of an input that does not lie in rows is put together in rows, and copied when it is complete. */
+static void gradients_are_not_copied_before_they_are_written(void)
+{
+    static forward_both *const ways[] = {alone, ls_forward_feed_forward};
+    ls_module *up = up_new(LS_ACT_GELU), *down = ls_linear_new(run, BETWEEN, OUT);
+    ls_tensor *turned = ls_transpose(ls_normal_shape(run, LS_F32, 0, 1, LS_SHAPE(ROWS / 2, 2, IN)), 0, 1);
+    for (int i = 0; i < 2; i++) {
+        ls_tensor *x = ls_set_requires_grad(ls_detach(turned), true), *y = ways[i](up, down, x);
+        ls_tensor *loss = ls_sum(ls_mul(y, ls_detach(y)));
+        memset(calls, 0, sizeof calls);
+        run->device->table.run = counting_run;
+        ls_backward(run, loss);
+        run->device->table.run = ls_cpu_device.run;
+        CHECK_MSG(calls[LS_OP_copy] == 2, "%d copies in place of one of x and one of its gradient", calls[LS_OP_copy]);
+    }
+}
+
 /* Bytes that are kept for the gradients of a module. */
 static size_t kept_by(ls_module *module, ls_tensor *x)
 {
@@ -164,6 +181,7 @@ int main(int argc, char **argv)
     run = ls_init(NULL, NULL, .seed = 1);
     CHECK_RUN(results_and_gradients_are_those_of_the_layers);
     CHECK_RUN(frozen_weights_get_no_gradient);
+    CHECK_RUN(gradients_are_not_copied_before_they_are_written);
     CHECK_RUN(what_lies_between_is_kept_only_for_hooks);
     CHECK_RUN(sizes_that_do_not_fit_are_reported);
     CHECK_RUN(a_missing_weight_is_reported);
