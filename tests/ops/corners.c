@@ -107,6 +107,20 @@ static void strides_past_the_image_are_one_window(void)
     CHECK_TEXT(ls_error_message(run), "");
 }
 
+/* Alone, and in one step with the convolution before it. */
+static void a_batch_without_samples_leaves_running_statistics(void)
+{
+    ls_module *norm = ls_batch_norm_new(run, 3);
+    ls_module *both = ls_sequential_new(run, ls_conv2d_new(run, 3, 3, 1, .bias = false), norm);
+    ls_tensor *nothing = ls_zeros(run, LS_F32, 0, 3, 4, 4);
+    for (int i = 0; i < 2; i++) {
+        CHECK(ls_numel(ls_forward(i ? both : norm, nothing)) == 0);
+        CHECK(ls_item(ls_sum(ls_state_find(ls_state_dict(norm), "running_mean"))) == 0);
+        CHECK(ls_item(ls_sum(ls_state_find(ls_state_dict(norm), "running_var"))) == 3);
+    }
+    CHECK_TEXT(ls_error_message(run), "");
+}
+
 int main(int argc, char **argv)
 {
     const char *device = check_arguments(argc, argv);
@@ -117,6 +131,7 @@ int main(int argc, char **argv)
     CHECK_RUN(gradients_stay_on_their_device);
     CHECK_RUN(pictures_are_normalised_as_by_single_operators);
     CHECK_RUN(strides_past_the_image_are_one_window);
+    CHECK_RUN(a_batch_without_samples_leaves_running_statistics);
     ls_finish(run);
     return check_done();
 }
