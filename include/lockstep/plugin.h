@@ -216,8 +216,8 @@ typedef enum ls_mark_kind {
     LS_MARK_STEP_ENDED,  /* an optimiser has made its step */
 } ls_mark_kind;
 
-/* Processes of a job that open their devices together, so that these can reach each other without the host. All of them
- * make the same calls of all_gather, in the same order: `all` gets the bytes of rank 0, of rank 1, ... */
+/* Processes of a job that open their devices together, so that these can reach each other without the host. All make
+ * the same calls of all_gather in the same order, until they close the device: `all` gets the bytes of each rank. */
 typedef struct ls_peers {
     int32_t rank, size;
     bool is_local;    /* all are on this host */
@@ -231,7 +231,7 @@ typedef struct ls_device_open_args {
     uint32_t size;
     int32_t index;         /* which of count() */
     ls_owner *owner;       /* for ls_host.take and give */
-    const ls_peers *peers; /* valid until open() returns; NULL: this process opens the device alone */
+    const ls_peers *peers; /* to be copied: valid until open() returns; NULL: this process opens the device alone */
 } ls_device_open_args;
 
 typedef struct ls_device_table {

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "group.h"
 #include "hash.h"
 
 enum { BUCKETS = 4096 };
@@ -24,7 +25,6 @@ static void say_fates(xla_device *d)
 {
     xla_recording *r = &d->recording;
     for (size_t m = 1; m <= r->mentions; m++) xla_say(r, &d->storages[r->mentioned[m]].is_released, sizeof(bool));
-    xla_say(r, &d->team, sizeof d->team);
 }
 
 /* ---- programs ---- */
@@ -75,11 +75,16 @@ static ls_status make(xla_device *d, xla_program *program, ls_message *why)
     return status;
 }
 
-static xla_program *find(const uint64_t hash[2])
+static bool is_of(const xla_program *p, const uint64_t hash[2], pjrt_team team)
+{
+    return memcmp(p->hash, hash, sizeof p->hash) == 0 && p->team.first == team.first && p->team.count == team.count;
+}
+
+static xla_program *find(const uint64_t hash[2], pjrt_team team)
 {
     pthread_mutex_lock(&cache.lock);
     xla_program *p = cache.bucket[hash[0] % BUCKETS];
-    while (p && memcmp(p->hash, hash, sizeof p->hash) != 0) p = p->next;
+    while (p && !is_of(p, hash, team)) p = p->next;
     pthread_mutex_unlock(&cache.lock);
     return p;
 }
@@ -99,11 +104,13 @@ ls_status xla_program_get(xla_device *d, const xla_program **program, ls_message
     say_fates(d);
     if (d->recording.failed) return xla_refuse(why, LS_ERR_MEMORY, "no host memory to record a step");
     xla_hash(d->recording.key, d->recording.key_bytes, hash);
-    *program = find(hash);
+    if (d->recording.is_joint) XLA_TRY(xla_compare_programs(d, hash, why));
+    *program = find(hash, d->team);
     if (*program) return LS_OK;
     xla_program *made = calloc(1, sizeof *made);
     if (!made) return xla_refuse(why, LS_ERR_MEMORY, "no host memory for a program");
     memcpy(made->hash, hash, sizeof made->hash);
+    made->team = d->team;
     uint64_t compiled = d->counts.compiled; /* loading it from a file costs little, and is not worth a word */
     ls_status status = make(d, made, why);
     if (status) {

@@ -13,6 +13,7 @@ typedef struct xla_outline xla_outline;
 
 struct xla_program {
     uint64_t hash[2];
+    pjrt_team team; /* that it was compiled for */
     pjrt_loaded *loaded;
     xla_argument *in;
     size_t *out; /* mentions */

@@ -1,10 +1,12 @@
 /* group.c - collectives between the chips of several processes, as operations of the program that is recorded.
  *
  * All processes compile a program with such an operation for all of their chips together, and each executes its part:
- * the programs must be the same, and so must be what was recorded before and between collectives. */
+ * the programs must be the same. What was recorded before and between collectives is compared when a collective is
+ * recorded, and the whole before it is executed. */
 #include "group.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "hash.h"
 
@@ -82,6 +84,22 @@ static ls_status group_run(void *handle, ls_stream *stream, const ls_comm_call *
     ls_status status = xla_record(g->device, &recorded, why);
     if (!status) g->device->recording.is_joint = true;
     pthread_mutex_unlock(&g->device->lock);
+    return status;
+}
+
+ls_status xla_compare_programs(const xla_device *d, const uint64_t hash[2], ls_message *why)
+{
+    uint64_t(*all)[2] = malloc((size_t)d->joint.count * sizeof *all);
+    if (!all) return xla_refuse(why, LS_ERR_MEMORY, "no memory to compare programs");
+    ls_status status = d->peers.all_gather(d->peers.user, hash, all, sizeof *all, why);
+    for (int r = 1; r < d->joint.count && !status; r++)
+        if (memcmp(all[r], all[0], sizeof *all) != 0)
+            status = xla_refuse(
+                why, LS_ERR_PEER,
+                "ranks 0 and %d computed different things after a collective, but execute one program with it: read "
+                "numbers (ls_item, ls_read) and make tensors in all processes",
+                r);
+    free(all);
     return status;
 }
 

@@ -198,6 +198,7 @@ static ls_status device_open(const ls_host *host, const ls_device_open_args *arg
     d->pjrt = p;
     d->team = team;
     d->joint = joint;
+    if (args->peers) d->peers = *args->peers;
     d->recording.end = &d->recording.first;
     pthread_mutex_init(&d->lock, NULL);
     *device = d;

@@ -70,6 +70,7 @@ typedef struct xla_device {
     const pjrt *pjrt;
     pjrt_team team;
     pjrt_joint joint;
+    ls_peers peers; /* if there is a joint */
     pthread_mutex_t lock;
     xla_storage *storages; /* [0] is unused */
     size_t storage_count, storage_room;

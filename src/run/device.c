@@ -125,7 +125,9 @@ static bool take_own(ls_run *run, const char *plugin, char *name, size_t size)
 static ls_status gather(void *user, const void *mine, void *all, size_t bytes, ls_message *why)
 {
     const ls_run *run = user;
-    return ls_comm_all_gather(run->comm, mine, all, bytes, "ls_init: devices of processes", why);
+    if (!run->session) return ls_explain(why, LS_ERR_STATE, "the run has ended");
+    const char *site = run->device ? "a step of all devices" : "ls_init: devices of processes";
+    return ls_comm_all_gather(run->comm, mine, all, bytes, site, why);
 }
 
 static void open_together(ls_run *run, const char *name)

@@ -74,8 +74,8 @@ static void call_collectives(ls_run *run, outcome *out)
     ls_read(ls_all_reduce(comm, whole_numbers, LS_REDUCE_MAX), out->largest, sizeof out->largest);
 }
 
-/* Rank 0 computes what the others do not: before a collective, or between two of them as well. */
-typedef enum parting { NEVER, BEFORE, BETWEEN } parting;
+/* Rank 0 computes what the others do not: before a collective, between two of them as well, or after the last. */
+typedef enum parting { NEVER, BEFORE, BETWEEN, AFTER } parting;
 
 typedef struct setup {
     const char *device;
@@ -88,10 +88,12 @@ static void part(ls_run *run, parting how)
 {
     ls_comm *comm = ls_comm_of(run);
     ls_tensor *x = ls_full(run, LS_F32, 2, 4), *y = ls_mul(x, x);
-    if (ls_rank(run) == 0) ls_item(ls_sum(y));
+    if (ls_rank(run) == 0 && how != AFTER) ls_item(ls_sum(y));
     ls_tensor *sum = ls_all_reduce(comm, y, LS_REDUCE_SUM);
     if (how == BEFORE) results[ls_rank(run)].summed[0] = (float)ls_item(ls_sum(sum));
-    if (how == BEFORE) return;
+    if (how == AFTER && ls_rank(run) == 0) ls_item(ls_sum(sum));
+    if (how == AFTER) ls_item(ls_sum(ls_mul(sum, x)));
+    if (how != BETWEEN) return;
     sum = ls_all_reduce(comm, ls_add(sum, x), LS_REDUCE_SUM);
     if (ls_rank(run) == 0) sum = ls_mul(sum, sum);
     ls_item(ls_sum(ls_all_reduce(comm, sum, LS_REDUCE_SUM)));
@@ -247,6 +249,15 @@ static void processes_that_differ_between_collectives_are_told(void)
               results[0].message);
 }
 
+static void processes_that_differ_after_the_last_collective_are_told(void)
+{
+    choose(true);
+    CHECK(launch(&(setup){.device = XLA_DEVICE, .parts = AFTER}) != 0);
+    for (int r = 0; r < PROCESSES; r++)
+        CHECK_MSG(strstr(results[r].message, "ranks 0 and 1 computed different things after a collective"), "%s",
+                  results[r].message);
+}
+
 int main(void)
 {
     results = mmap(NULL, PROCESSES * sizeof *results, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -258,5 +269,6 @@ int main(void)
     CHECK_RUN_FORK(collectives_give_what_the_host_gives);
     CHECK_RUN_FORK(processes_may_differ_before_a_collective);
     CHECK_RUN_FORK(processes_that_differ_between_collectives_are_told);
+    CHECK_RUN_FORK(processes_that_differ_after_the_last_collective_are_told);
     return check_done();
 }
