@@ -215,10 +215,12 @@ int main(int argc, char **argv)
         for (ls_batch b; ls_progress_next(bar, train, &b);) {
             ls_tensor *loss = ls_cross_entropy(ls_forward(net, b.image), b.label, .label_smoothing = 0.1);
             ls_backward(run, loss);
-            if (ls_step(sgd)) ls_ema_update(ema);
+            bool stepped = ls_step(sgd);
+            if (stepped) ls_ema_update(ema);
             ls_schedule_step(cosine);
             ls_zero_grad(sgd);
             ls_progress_show(bar, "loss", ls_item(loss));
+            if (!stepped) continue; /* gradients accumulate, or were not finite */
             save_after_step(run, &save, ls_optim_steps_taken(sgd), false);
         }
         ls_progress_free(bar);

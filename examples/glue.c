@@ -255,12 +255,12 @@ static ls_module *train(ls_run *run, const options *o, const char *folder, ls_to
             ls_tensor *loss = ls_cross_entropy(classify(model, &b), b.label);
             ls_backward(run, loss);
             if (o->trainer.max_grad_norm > 0) ls_clip_grad_norm(adam, o->trainer.max_grad_norm);
-            ls_step(adam);
+            bool stepped = ls_step(adam);
             ls_schedule_step(schedule);
             ls_zero_grad(adam);
 
             ls_progress_show(bar, "loss", ls_item(loss));
-            if (!ls_sync_gradients(run)) continue; /* gradients are still accumulating */
+            if (!stepped) continue; /* gradients accumulate, or were not finite */
             int64_t step = ls_optim_steps_taken(adam);
             ls_track(run, step, {"loss", ls_item(loss)}, {"lr", ls_optim_lr(adam)});
             bool stop = ls_should_stop(run);

@@ -230,12 +230,13 @@ static void train(ls_run *run, const options *o, ls_module *model, text *t)
             ls_tensor *loss = loss_of(model, b.tensor[0]);
             ls_backward(run, loss);
             ls_clip_grad_norm(adam, 1.0);
-            ls_step(adam);
+            bool stepped = ls_step(adam);
             ls_schedule_step(cosine);
             ls_zero_grad(adam);
 
-            int64_t step = ls_optim_steps_taken(adam);
             ls_progress_show(bar, "loss", ls_item(loss));
+            if (!stepped) continue; /* gradients accumulate, or were not finite */
+            int64_t step = ls_optim_steps_taken(adam);
             bool stop = ls_should_stop(run);
             if (!stop && step % o->eval_every && step != o->steps) continue;
             ls_save_state(run, NULL);

@@ -68,21 +68,22 @@ int main(int argc, char **argv)
     }
 
     for (int epoch; ls_epoch(run, epochs, &epoch);) {
-        int64_t step = epoch * ls_len(train);
         ls_progress *bar = ls_progress_new(run, ls_len(train), .label = "train");
-        for (ls_batch b; ls_progress_next(bar, train, &b); step++) {
+        for (ls_batch b; ls_progress_next(bar, train, &b);) {
             ls_tensor *loss = ls_cross_entropy(ls_forward(net, b.image), b.label);
             ls_backward(run, loss);
-            ls_step(adam);
+            bool stepped = ls_step(adam);
             ls_schedule_step(cycle);
             ls_zero_grad(adam);
-            ls_track(run, step, {"loss", ls_item(loss)}, {"lr", ls_optim_lr(adam)});
             ls_progress_show(bar, "loss", ls_item(loss));
-            save_after_step(run, &save, step + 1, false);
+            if (!stepped) continue; /* gradients accumulate, or were not finite */
+            int64_t step = ls_optim_steps_taken(adam);
+            ls_track(run, step, {"loss", ls_item(loss)}, {"lr", ls_optim_lr(adam)});
+            save_after_step(run, &save, step, false);
         }
         ls_progress_free(bar);
         double percent = accuracy(run, net, test, NULL);
-        ls_track(run, step, {"accuracy", percent});
+        ls_track(run, ls_optim_steps_taken(adam), {"accuracy", percent});
         ls_print(run, "epoch %d: %.2f %%\n", epoch, percent);
         save_after_epoch(run, &save);
     }

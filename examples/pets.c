@@ -177,12 +177,12 @@ int main(int argc, char **argv)
         for (ls_batch b; ls_progress_next(bar, train, &b);) {
             ls_tensor *loss = ls_cross_entropy(ls_forward(model, normalised(b.image)), b.label);
             ls_backward(run, loss);
-            ls_step(adam);
+            bool stepped = ls_step(adam);
             ls_schedule_step(cycle);
             ls_zero_grad(adam);
 
             ls_progress_show(bar, "loss", ls_item(loss));
-            if (!ls_sync_gradients(run)) continue; /* gradients are still accumulating */
+            if (!stepped) continue; /* gradients accumulate, or were not finite */
             int64_t step = ls_optim_steps_taken(adam);
             ls_track(run, step, {"loss", ls_item(loss)}, {"lr", ls_optim_lr(adam)});
             bool stop = ls_should_stop(run);

@@ -145,10 +145,10 @@ static void train(ls_run *run, const options *o, ls_module *model, ls_tokenizer 
                                                 ls_batch_field(&b, "end"));
             ls_backward(run, loss);
             if (o->trainer.max_grad_norm > 0) ls_clip_grad_norm(adam, o->trainer.max_grad_norm);
-            ls_step(adam);
+            bool stepped = ls_step(adam);
             ls_schedule_step(schedule);
             ls_zero_grad(adam);
-            if (!ls_sync_gradients(run)) continue; /* gradients are still accumulating */
+            if (!stepped) continue; /* gradients accumulate, or were not finite */
 
             int64_t step = ls_optim_steps_taken(adam);
             ls_progress_show(bar, "loss", ls_item(loss));

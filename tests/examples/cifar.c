@@ -46,6 +46,15 @@ static void it_continues_where_it_was_interrupted(void)
 #undef SHORT
 }
 
+static void accumulated_batches_save_once(void)
+{
+    folder_fresh(FOLDER);
+    free(cifar("--epochs 1 --made_pictures 192 --batch_size 32 --gradient_accumulation_steps 3 --checkpointing_steps 1",
+               0));
+    CHECK(access(FOLDER "/out/checkpoints/checkpoint_1", F_OK) == 0);
+    CHECK(access(FOLDER "/out/checkpoints/checkpoint_2", F_OK) != 0);
+}
+
 /* Eight colours are eight of the classes; the last two have stripes. */
 static void write_pictures(const char *name, int count)
 {
@@ -99,6 +108,7 @@ int main(int argc, char **argv)
     if (argc > 1) check_filter = argv[1];
     CHECK_RUN(it_learns_and_keeps_the_best);
     CHECK_RUN(it_continues_where_it_was_interrupted);
+    CHECK_RUN(accumulated_batches_save_once);
     CHECK_RUN(files_are_read_and_bad_ones_named);
     folder_remove(FOLDER);
     return check_done();

@@ -49,6 +49,15 @@ static void it_goes_on_where_it_stopped(void)
     free(again);
 }
 
+static void accumulated_batches_evaluate_once(void)
+{
+    char *printed = gpt("--context 16 --width 32 --layers 1 --heads 2 --warmup 1 --steps 2 --eval_every 1 --tokens 0 "
+                        "--gradient_accumulation_steps 3 --data " FOLDER "/text --output_dir " FOLDER "/sparse");
+    const char *second = printed ? strstr(printed, "step 2:") : NULL;
+    CHECK_MSG(second && strncmp(printed, "step 1:", 7) == 0 && !strstr(second + 1, "step"), "%s", printed);
+    free(printed);
+}
+
 static void word_pieces_are_learnt_as_well(void)
 {
     file_append(FOLDER "/vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\none\ntwo\nth\n##ree\n");
@@ -73,6 +82,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < 400; i++) file_append(FOLDER "/text", "one two three ");
     CHECK_RUN(it_learns_to_continue_a_text);
     CHECK_RUN(it_goes_on_where_it_stopped);
+    CHECK_RUN(accumulated_batches_evaluate_once);
     CHECK_RUN(word_pieces_are_learnt_as_well);
     CHECK_RUN(a_text_that_is_too_short_is_refused);
     folder_remove(FOLDER);
