@@ -3,6 +3,7 @@
 #include "track/history.h"
 
 #include <dirent.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -61,16 +62,23 @@ bool ls_history_add(ls_history *history, const char *name, size_t length, double
 {
     ls_history_series *series = series_named(history, name, length);
     if (!series) return false;
-    history->rewound = history->rewound || (series->count && series->x[series->count - 1] >= step);
+    bool rewinds = series->count && series->x[series->count - 1] >= step;
+    history->rewound = history->rewound || (rewinds && series->is_timed);
+    series->in_record = true;
     return add_point(series, step, value);
 }
 
-bool ls_history_add_time(ls_history *history, double step, double seconds)
+bool ls_history_end_record(ls_history *history, double step, double seconds)
 {
     const ls_history_series *times = &history->times;
     bool other_steps = !history->rewound && times->count && times->x[times->count - 1] > step;
     history->rewound = false;
-    return other_steps || add_point(&history->times, step, seconds);
+    for (int i = 0; i < history->count; i++) {
+        ls_history_series *series = &history->series[i];
+        if (series->in_record && !isnan(seconds)) series->is_timed = !other_steps;
+        series->in_record = false;
+    }
+    return other_steps || isnan(seconds) || add_point(&history->times, step, seconds);
 }
 
 /* ---- files ---- */

@@ -12,6 +12,8 @@ typedef struct ls_history_series {
     char *name;
     int64_t count, capacity;
     double *x, *y;
+    bool in_record; /* has a value in the record that is being read */
+    bool is_timed;  /* its last record that has a time is one of ls_history's times */
 } ls_history_series;
 
 struct ls_history {
@@ -20,16 +22,16 @@ struct ls_history {
     ls_history_series *series; /* in order of first appearance */
     ls_name_table names;       /* from name to index */
     ls_history_series times;   /* when each step was recorded, in seconds since 1970; unnamed */
-    bool rewound;              /* a value of this record replaced later ones: the run was resumed from there */
+    bool rewound;              /* this record replaced later ones that are timed: the run was resumed from there */
     int64_t lines;             /* read so far, of JSON */
 };
 
 /* Add a point. If a resumed run repeats steps, the new values replace the old ones. False: out of memory. The name has
  * `length` bytes, none of them zero. */
 bool ls_history_add(ls_history *history, const char *name, size_t length, double step, double value);
-/* When a record was made, after its values. One of smaller steps than before that repeats none, such as epochs, does
- * not say when those steps were. */
-bool ls_history_add_time(ls_history *history, double step, double seconds);
+/* Ends a record, after its values: when it was made, NaN if unknown. Values by epoch have smaller steps than those by
+ * step: they neither say when a step was, nor do they take times of steps away when a resumed run repeats them. */
+bool ls_history_end_record(ls_history *history, double step, double seconds);
 
 /* Add what is in a file, or in the folder of a run; `linked`: also in files that a link leads to. False as for the
  * readers below, whose messages then name the file. */

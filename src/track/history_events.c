@@ -113,7 +113,7 @@ static bool add_event(ls_history *history, field event)
         for (field value; take_field(&values, &value);)
             if (value.number == VALUE && value.bytes && !add_value(history, value, step)) return false;
     }
-    return !has_values || ls_history_add_time(history, step, seconds);
+    return !has_values || ls_history_end_record(history, step, seconds);
 }
 
 static bool crc_fits(const char *bytes, size_t size, const char *stored)

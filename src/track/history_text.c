@@ -19,8 +19,7 @@ static bool add_line(ls_history *history, const ls_json *line)
         if (!ls_history_add(history, value->key, strlen(value->key), step, ls_json_number(value, (double)NAN)))
             return false;
     }
-    const ls_json *time = ls_json_get(line, "time");
-    return !time || ls_history_add_time(history, step, ls_json_number(time, (double)NAN));
+    return ls_history_end_record(history, step, ls_json_number(ls_json_get(line, "time"), (double)NAN));
 }
 
 bool ls_history_read_jsonl(ls_history *history, const char *text, size_t size, ls_message *why)
@@ -91,7 +90,7 @@ static bool add_row(ls_history *history, header columns, const char *row, const 
         if (strcmp(name, "time") == 0) time = value;
         else if (!ls_history_add(history, name, length, step, value)) return false;
     }
-    return isnan(time) || ls_history_add_time(history, step, time);
+    return ls_history_end_record(history, step, time);
 }
 
 bool ls_history_read_csv(ls_history *history, const char *text, size_t size, ls_message *why)

@@ -137,7 +137,8 @@ static void values_arrive_as_they_are_recorded(void)
     end(s);
 }
 
-/* Values of other steps, such as epochs, do not take the times of steps away; lines without a step are counted on. */
+/* Values of other steps, such as epochs, do not take the times of steps away, not even when a resumed run repeats them;
+ * lines without a step are counted on. */
 static void steps_may_be_of_several_kinds(void)
 {
     folder_fresh(FOLDER);
@@ -149,8 +150,16 @@ static void steps_may_be_of_several_kinds(void)
     const ls_json *times = ls_json_get(ls_json_get(root, "times"), "y");
     CHECK(times->count == 3 && ls_json_number(ls_json_first(times), 0) == 1);
     ls_json_free(root), ls_json_free(counted);
+    put(FOLDER "/a/values.jsonl", "a",
+        "{\"step\":30,\"loss\":3}\n{\"step\":1,\"time\":5,\"accuracy\":0.6}\n{\"step\":1,\"time\":6,\"recall\":0.6}\n"
+        "{\"step\":20,\"time\":7,\"loss\":3}\n");
     put(FOLDER "/b/values.jsonl", "a", "{\"loss\":2}\n{\"loss\":1}\n");
     usleep(600000); /* a look at the folder is fresh for half a second */
+    root = run_document(s, "a");
+    times = ls_json_get(ls_json_get(root, "times"), "y");
+    CHECK(times->count == 2 && ls_json_number(ls_json_first(times), 0) == 1);
+    CHECK(ls_json_number(ls_json_first(times)->next, 0) == 7);
+    ls_json_free(root);
     counted = run_document(s, "b");
     CHECK(ls_json_integer(ls_json_get(ls_json_first(ls_json_get(counted, "series")), "count"), 0) == 4);
     ls_json_free(counted);
