@@ -166,6 +166,19 @@ def try_page(page, folder):
     check("it_can_be_dark", page.evaluate(back) != light)
 
 
+def try_failed_requests(page, folder):
+    """Of a run that is hidden: it is asked for again."""
+    said = "document.querySelectorAll('#runs .state')[0].textContent"
+    live(folder, "<b>bold</b>", 0)
+    wait_for(page, said + " === 'step 80 · 128 samples/s'")
+    page.route(lambda url: "api/status" in url, lambda route: route.fulfill(status=500))
+    live(folder, "<b>bold</b>", 0)
+    wait_for(page, said + " === 'the server answers 500'")
+    page.unroute_all()
+    page.wait_for_timeout(2500)  # two more looks
+    check("a_failed_request_is_repeated", page.evaluate(said) == "step 80 · 128 samples/s", page.evaluate(said))
+
+
 def try_exported(page, path):
     page.goto("file://" + os.path.abspath(path))
     check("the_file_shows_the_same", page.evaluate(CURVES, "loss")[1] == ["plain", 80, 1 / 80])
@@ -188,6 +201,7 @@ with tempfile.TemporaryDirectory() as folder, sync_playwright() as p:
     exported = os.path.join(folder, "page.html")
     check("a_page_is_exported", subprocess.run([lockstep, "watch", folder, "--export", exported]).returncode == 0)
     check("the_browser_has_no_complaints", not complaints, complaints)
+    try_failed_requests(page, folder)
     server.terminate()
     check("a_signal_ends_it_cleanly", server.wait() == 0)
     wait_for(page, "document.getElementById('pulse').className === 'gone'")

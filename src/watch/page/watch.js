@@ -277,8 +277,8 @@ async function ask(path) {
 /* The run as it is now, `known` if nothing of it has changed, or null if it has been deleted since it was listed. */
 async function askRun(known, { id, version, life }) {
   let run = known;
-  /* Values only of those that are shown, and of those that say nothing else about themselves. */
-  if (known.version !== version && (state.shown.has(id) || /^0*$/.test(life))) {
+  /* Values only of those that are shown, that say nothing else about themselves, or whose last request failed. */
+  if (known.version !== version && (state.shown.has(id) || /^0*$/.test(life) || known.problem)) {
     const { life: before, status, complaint } = known;
     run = await ask("api/run?name=" + id);
     if (!run) return null;
