@@ -131,9 +131,10 @@ static void put_line(ls_byte_buffer *page, const char *line, size_t size, ls_wat
         ls_byte_buffer_put(page, line, size);
         return;
     }
-    char name[64] = "";
+    char name[64];
     const char *from = line + (is_style ? sizeof style : sizeof script) - 1;
-    memcpy(name, from, strcspn(from, "\""));
+    const char *quote = memchr(from, '"', (size_t)(line + size - from));
+    snprintf(name, sizeof name, "%.*s", (int)(quote - from), from);
     const ls_page_file *file = file_named(name);
     if (is_style)
         ls_byte_buffer_print(page,

@@ -132,7 +132,8 @@ static void make_folders(void)
         write_file(name, "images", PHOTO_HEAD "ab", sizeof PHOTO_HEAD + 1);
         write_file(name, "labels", LABEL_HEAD "\1", sizeof LABEL_HEAD);
     }
-    write_file(".", "vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\ngood\nbad\n", 43);
+    static const char vocabulary[] = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\ngood\nbad\n";
+    write_file(".", "vocab.txt", vocabulary, sizeof vocabulary - 1);
 }
 
 static void other_samples_in_as_many_are_refused(void)
