@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/status.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,7 +16,7 @@ static const char *bounds_of_host(int chips)
     return chips == 1 ? "1,1,1" : chips == 2 ? "1,2,1" : chips == 4 ? "2,2,1" : chips == 8 ? "2,4,1" : NULL;
 }
 
-/* "4x4" as "4,4,1"; false: it is no arrangement of so many chips. */
+/* "4x4" as "4,4,1"; false, and nothing is written: it is no arrangement of so many chips. */
 static bool read_bounds(const char *topology, int chips, char bounds[40])
 {
     int x = 0, y = 0, z = 0, end = 0;
@@ -23,8 +24,9 @@ static bool read_bounds(const char *topology, int chips, char bounds[40])
         z = 1;
         if (sscanf(topology, "%dx%d%n", &x, &y, &end) < 2) return false;
     }
+    if (topology[end] || x <= 0 || y <= 0 || z <= 0 || (long long)x * y * z != chips) return false;
     snprintf(bounds, 40, "%d,%d,%d", x, y, z);
-    return !topology[end] && x > 0 && y > 0 && z > 0 && (long long)x * y * z == chips;
+    return true;
 }
 
 static int count_words(const char *list)
@@ -34,20 +36,60 @@ static int count_words(const char *list)
     return count;
 }
 
+/* "a:8476,a:8477,b:8476,b:8477"; false: it is too long. */
+static bool list_addresses(const char *names, int processes, char text[LONGEST_ADDRESSES])
+{
+    size_t used = 0;
+    for (const char *name = names; *name; name += strcspn(name, ","), name += *name == ',')
+        for (int i = 0; i < processes && used < LONGEST_ADDRESSES; i++)
+            used += (size_t)snprintf(text + used, LONGEST_ADDRESSES - used, "%s%.*s:%d", used ? "," : "",
+                                     (int)strcspn(name, ","), name, FIRST_PORT + i);
+    return used < LONGEST_ADDRESSES;
+}
+
+/* Names and chips of hosts are in the order of their ranks, and of all of them: a host that is not there, or that takes
+ * another's place, would make libtpu wait for it. */
+static bool check_places(const ls_plan *plan)
+{
+    if (plan->opts.elastic) {
+        ls_log_line(
+            LS_LOG_ERROR,
+            "launch: one process per TPU chip on several hosts needs all of them, in their order: give "
+            "--nnodes N and --node-rank, not MIN:MAX or --rdzv-backend c10d; or start one process on each host");
+        return false;
+    }
+    int rank = plan->opts.host_rank;
+    int worker = ls_environment_integer(plan->inherited, "TPU_WORKER_ID", 0, INT_MAX, rank);
+    if (worker == rank) return true;
+    ls_log_line(LS_LOG_ERROR,
+                "launch: --node-rank %d, but TPU_WORKER_ID=%d is the place of this host in TPU_WORKER_HOSTNAMES: they "
+                "must be the same",
+                rank, worker);
+    return false;
+}
+
 /* Nothing on a host tells who the others are, or how they are connected, if its variables do not. */
 static bool check_hosts(const ls_plan *plan)
 {
-    char bounds[40];
+    char bounds[40], addresses[LONGEST_ADDRESSES];
     const char *names = ls_environment_get(plan->inherited, "TPU_WORKER_HOSTNAMES"),
                *topology = ls_environment_get(plan->inherited, "TPU_TOPOLOGY");
-    int hosts = plan->opts.max_hosts, chips = hosts * plan->opts.num_processes;
+    int hosts = plan->opts.max_hosts, processes = plan->opts.num_processes;
     if (hosts == 1) return true;
-    if (count_words(names) == hosts && topology && read_bounds(topology, chips, bounds)) return true;
-    ls_log_line(
-        LS_LOG_ERROR,
-        "launch: one process per TPU chip on %d hosts needs TPU_WORKER_HOSTNAMES=name,name,... of all hosts and "
-        "TPU_TOPOLOGY=4x4, the arrangement of all %d chips; or start one process on each host",
-        hosts, chips);
+    if (!check_places(plan)) return false;
+    if (count_words(names) != hosts || !topology || !read_bounds(topology, hosts * processes, bounds))
+        ls_log_line(
+            LS_LOG_ERROR,
+            "launch: one process per TPU chip on %d hosts needs TPU_WORKER_HOSTNAMES=name,name,... of all hosts and "
+            "TPU_TOPOLOGY=4x4, the arrangement of all %d chips; or start one process on each host",
+            hosts, hosts * processes);
+    else if (!list_addresses(names, processes, addresses))
+        ls_log_line(
+            LS_LOG_ERROR,
+            "launch: the addresses of %d processes by TPU_WORKER_HOSTNAMES have more than %d bytes: use shorter "
+            "names, or start one process on each host",
+            hosts * processes, LONGEST_ADDRESSES);
+    else return true;
     return false;
 }
 
@@ -68,25 +110,13 @@ bool ls_tpu_settle(ls_plan *plan)
     return plan->on_tpu;
 }
 
-/* "a:8476,a:8477,b:8476,b:8477" */
-static void list_addresses(const char *names, int processes, ls_environment *to)
-{
-    char text[LONGEST_ADDRESSES];
-    size_t used = 0;
-    for (const char *name = names; *name; name += strcspn(name, ","), name += *name == ',')
-        for (int i = 0; i < processes && used < sizeof text; i++)
-            used += (size_t)snprintf(text + used, sizeof text - used, "%s%.*s:%d", used ? "," : "",
-                                     (int)strcspn(name, ","), name, FIRST_PORT + i);
-    ls_environment_set(to, "TPU_PROCESS_ADDRESSES", "%s", text);
-}
-
 void ls_tpu_environment(const ls_plan *plan, const ls_assignment *a, int local_rank, ls_environment *to)
 {
-    char bounds[40];
+    char bounds[40], addresses[LONGEST_ADDRESSES];
     int processes = plan->opts.num_processes;
     const char *topology = ls_environment_get(plan->inherited, "TPU_TOPOLOGY"), *names = "localhost";
     snprintf(bounds, sizeof bounds, "%s", bounds_of_host(processes));
-    if (a->hosts > 1) {
+    if (a->hosts > 1) { /* both were checked */
         names = ls_environment_get(plan->inherited, "TPU_WORKER_HOSTNAMES");
         read_bounds(topology, a->world, bounds);
     }
@@ -95,7 +125,8 @@ void ls_tpu_environment(const ls_plan *plan, const ls_assignment *a, int local_r
     ls_environment_set(to, "TPU_VISIBLE_CHIPS", "%d", local_rank);
     ls_environment_set(to, "TPU_PROCESS_PORT", "%d", FIRST_PORT + local_rank);
     ls_environment_set(to, "CLOUD_TPU_TASK_ID", "%d", a->first_rank + local_rank);
-    list_addresses(names, processes, to);
+    list_addresses(names, processes, addresses);
+    ls_environment_set(to, "TPU_PROCESS_ADDRESSES", "%s", addresses);
     if (!ls_environment_get(plan->inherited, "ALLOW_MULTIPLE_LIBTPU_LOAD"))
         ls_environment_set(to, "ALLOW_MULTIPLE_LIBTPU_LOAD", "1"); /* by several processes of a host */
 }

@@ -115,12 +115,27 @@ static void hosts_of_a_cluster_need_names(void)
     CHECK(on_host(4, "TPU_WORKER_HOSTNAMES=a,b TPU_TOPOLOGY=4x4",
                   LAUNCH "--nnodes 2 --master-addr 127.0.0.1 --nproc-per-node 4 --tpu true") == 2);
     HAS("the arrangement of all 8 chips");
+    CHECK(on_host(4, "TPU_TOPOLOGY=128x16 TPU_WORKER_HOSTNAMES=$(seq -s, -f 'worker-%040.0f' 512)",
+                  LAUNCH "--nnodes 512 --master-addr 127.0.0.1 --nproc-per-node 4 --tpu true") == 2);
+    HAS("the addresses of 2048 processes by TPU_WORKER_HOSTNAMES have more than 65536 bytes");
     CHECK(on_host(4,
                   "TPU_WORKER_HOSTNAMES=a,b TPU_TOPOLOGY=2x4 JOB='" LAUNCH
                   "--nnodes 2 --master-addr 127.0.0.1 --master-port 28641 --nproc-per-node 4 --tpu'",
                   "$JOB --node-rank 0 " SHOW " & $JOB --node-rank 1 " SHOW " ; code=$?; wait; exit $code") == 0);
     HAS("0: 0 1,1,1 2,4,1 8476 0 a:8476,a:8477,a:8478,a:8479,b:8476,b:8477,b:8478,b:8479 xla\n");
     HAS("3: 3 1,1,1 2,4,1 8479 7 a:8476,");
+}
+
+static void hosts_of_a_cluster_have_fixed_places(void)
+{
+    static const char cluster[] = "TPU_WORKER_ID=1 TPU_WORKER_HOSTNAMES=a,b TPU_TOPOLOGY=2x4";
+    CHECK(on_host(4, cluster,
+                  LAUNCH "--nnodes 2 --node-rank 0 --master-addr 127.0.0.1 --nproc-per-node 4 --tpu true") == 2);
+    HAS("--node-rank 0, but TPU_WORKER_ID=1 is the place of this host in TPU_WORKER_HOSTNAMES: they must be the same");
+    CHECK(on_host(4, cluster, LAUNCH "--nnodes 1:2 --rdzv-endpoint 127.0.0.1 --nproc-per-node 4 --tpu true") == 2);
+    HAS("needs all of them, in their order: give --nnodes N and --node-rank");
+    CHECK(on_host(4, cluster, LAUNCH "--tpu -n 2 " SHOW) == 0); /* a host alone */
+    HAS("1: 1 1,1,1 1,2,1 8477 1 localhost:8476,localhost:8477 xla\n");
 }
 
 static void more_processes_than_chips_are_refused(void)
@@ -246,6 +261,7 @@ int main(int argc, char **argv)
     CHECK_RUN(every_process_has_its_own_chip);
     CHECK_RUN(every_process_is_told_its_place);
     CHECK_RUN(hosts_of_a_cluster_need_names);
+    CHECK_RUN(hosts_of_a_cluster_have_fixed_places);
     CHECK_RUN(more_processes_than_chips_are_refused);
     CHECK_RUN(a_launch_says_on_what);
     CHECK_RUN(files_are_about_tpus_too);
