@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <netdb.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,9 +161,18 @@ static void *serve(void *of)
     return NULL;
 }
 
+/* Can another connection be accepted later? */
+static bool is_passing(int error)
+{
+    return error == EINTR || error == ECONNABORTED || error == EMFILE || error == ENFILE || error == ENOBUFS ||
+           error == ENOMEM;
+}
+
+/* What goes wrong for good closes the port: others are refused, and do not wait. */
 static void *listen_for_others(void *of)
 {
     xla_keys *keys = of;
+    const struct timespec pause = {.tv_nsec = 10000000}; /* until the program has closed a file */
     for (;;) {
         int s = accept(keys->listener, NULL, NULL);
         pthread_t thread;
@@ -172,10 +182,25 @@ static void *listen_for_others(void *of)
             pthread_detach(thread);
             continue;
         }
+        int error = errno;
         free(g);
         if (s >= 0) close(s);
-        else if (errno != EINTR && errno != ECONNABORTED) return NULL;
+        else if (!is_passing(error)) break;
+        else nanosleep(&pause, NULL);
     }
+    close(keys->listener);
+    return NULL;
+}
+
+/* No signals reach the thread, or those that it starts: they are for the program's own, as with the library's. */
+static bool start_thread(pthread_t *thread, void *(*body)(void *of), void *of)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    bool started = pthread_create(thread, NULL, body, of) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return started;
 }
 
 static ls_status start(xla_keys *keys, bool is_local, ls_message *why)
@@ -189,7 +214,7 @@ static ls_status start(xla_keys *keys, bool is_local, ls_message *why)
                 listen(keys->listener, SOMAXCONN) == 0 &&
                 getsockname(keys->listener, (struct sockaddr *)&here, &size) == 0 &&
                 getrandom(keys->place.secret, sizeof keys->place.secret, 0) == (ssize_t)sizeof keys->place.secret &&
-                pthread_create(&thread, NULL, listen_for_others, keys) == 0;
+                start_thread(&thread, listen_for_others, keys);
     if (!done)
         return xla_refuse(why, LS_ERR_IO, "device \"xla\": no port where its processes could meet: %s",
                           strerror(errno));
