@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pjrt.h"
+#include "xla.h"
 
 /* The chip that this process knows by `index`: a launcher shows every process its own (TPU_VISIBLE_CHIPS=3). */
 static int chip_of(int index)
 {
-    const char *word = getenv("TPU_VISIBLE_CHIPS");
+    const char *word = xla_visible_chips();
     for (int i = 0; word && *word && i < index; i++) word += strcspn(word, ","), word += *word == ',';
     return word && *word ? atoi(word) : index;
 }

@@ -1,22 +1,12 @@
 /* load.c - loads the PJRT library and makes the process's client. */
 #include <dlfcn.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "pjrt.h"
-
-ls_status xla_refuse(ls_message *why, ls_status status, const char *format, ...)
-{
-    va_list list;
-    va_start(list, format);
-    vsnprintf(why->text, sizeof why->text, format, list);
-    va_end(list);
-    return status;
-}
 
 /* ---- calls ---- */
 

@@ -89,10 +89,14 @@ typedef struct xla_device {
     bool is_on_host[LS_OP_COUNT]; /* an operator that ran on the host, and was reported */
 } xla_device;
 
-/* ---- chips (chips.c) ---- */
+/* ---- chips (count.c, chips.c) ---- */
 
 /* How many devices, of LOCKSTEP_XLA_CHIPS chips each, a process of this host could open. */
 int xla_count(void);
+/* The numbers of the chips that this process may use, "0,3"; NULL: nothing limits it. */
+const char *xla_visible_chips(void);
+/* Chips of a device by LOCKSTEP_XLA_CHIPS, its *text; 0: all that there are; -1: it is neither a number nor "all". */
+int xla_chips_asked(const char **text);
 /* The chips of device `index`. */
 ls_status xla_find_team(const pjrt *p, int index, pjrt_team *team, ls_message *why);
 /* The teams of all processes, which execute programs together if their clients know each other: else joint->count is

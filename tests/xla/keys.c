@@ -2,24 +2,12 @@
 #include "keys.h"
 
 #include <signal.h>
-#include <stdarg.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
-#include "pjrt.h"
-
-/* In place of load.c, and of a library to load. */
-ls_status xla_refuse(ls_message *why, ls_status status, const char *format, ...)
-{
-    va_list list;
-    va_start(list, format);
-    vsnprintf(why->text, sizeof why->text, format, list);
-    va_end(list);
-    return status;
-}
 
 /* ---- two processes ---- */
 
