@@ -103,15 +103,18 @@ ls_status ls_png_decode(const uint8_t *bytes, size_t size, ls_box box, ls_pictur
     return LS_OK;
 }
 
-static void compress(ls_byte_buffer *to, const uint8_t *rgb, int64_t width, int64_t height)
+/* Append the file to `to`. */
+static ls_status compress(ls_byte_buffer *to, const uint8_t *rgb, int64_t width, int64_t height, ls_message *why)
 {
     png_image image = {
         .version = PNG_IMAGE_VERSION, .width = (uint32_t)width, .height = (uint32_t)height, .format = PNG_FORMAT_RGB};
     size_t size = PNG_IMAGE_PNG_SIZE_MAX(image);
     char *room = ls_byte_buffer_room(to, size);
-    if (!room) return;
-    to->failed = !png_image_write_to_memory(&image, room, &size, 0, rgb, 0, NULL);
-    if (!to->failed) to->length += size;
+    if (!room) return ls_explain(why, LS_ERR_MEMORY, "out of memory");
+    if (!png_image_write_to_memory(&image, room, &size, 0, rgb, 0, NULL))
+        return ls_explain(why, LS_ERR_IO, "libpng refuses to write it: %s", image.message);
+    to->length += size;
+    return LS_OK;
 }
 
 #else
@@ -125,9 +128,10 @@ ls_status ls_png_decode(const uint8_t *bytes, size_t size, ls_box box, ls_pictur
 }
 
 /* Larger files than libpng's. */
-static void compress(ls_byte_buffer *to, const uint8_t *rgb, int64_t width, int64_t height)
+static ls_status compress(ls_byte_buffer *to, const uint8_t *rgb, int64_t width, int64_t height, ls_message *why)
 {
     ls_png_put(to, rgb, (int)width, (int)height);
+    return to->failed ? ls_explain(why, LS_ERR_MEMORY, "out of memory") : LS_OK;
 }
 
 #endif
@@ -135,9 +139,10 @@ static void compress(ls_byte_buffer *to, const uint8_t *rgb, int64_t width, int6
 ls_status ls_png_encode(const char *path, const uint8_t *rgb, int64_t width, int64_t height, ls_message *why)
 {
     ls_byte_buffer file = {0};
-    compress(&file, rgb, width, height);
-    ls_status status = file.failed ? ls_explain(why, LS_ERR_MEMORY, "%s: out of memory", path) : LS_OK;
-    if (!status && !ls_file_write(path, file.bytes, file.length, false, why)) status = LS_ERR_IO;
+    ls_message reason = {{0}};
+    ls_status status = compress(&file, rgb, width, height, &reason);
+    if (status) ls_explain(why, status, "%s: %s", path, reason.text);
+    else if (!ls_file_write(path, file.bytes, file.length, false, why)) status = LS_ERR_IO;
     ls_byte_buffer_free(&file);
     return status;
 }

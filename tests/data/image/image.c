@@ -530,6 +530,9 @@ static void png_files_keep_every_pixel(void)
     ls_clear_error(run);
     CHECK(!ls_png_write(run, "no/such/folder/x.png", rgb, 2, 2) && ls_error(run) == LS_ERR_IO);
     ls_clear_error(run);
+    ls_message why = {{0}};
+    CHECK(ls_png_encode(path, rgb, 3, 0, &why) == LS_ERR_IO);
+    CHECK_MSG(strstr(why.text, "written.png: libpng refuses to write it: "), "%s", why.text);
     remove(path);
     CHECK(ls_finish(run) == 0);
 }
