@@ -190,9 +190,13 @@ bool ls_sample_pixels(ls_sample *sample, int field, const uint8_t *pixels)
 {
     const ls_field *f = picture_of(sample, field, "ls_sample_pixels");
     if (!f || sample->not_needed) return f != NULL;
+    if (!sample->reading->declared[field].shape[0])
+        return ls_sample_fail(sample, LS_ERR_STATE,
+                              "ls_sample_pixels: the size of the pixels of \"%s\" is unknown; declare the field with "
+                              ".shape = {channels, height, width}",
+                              f->name);
     const ls_transform *t = sample->reading->transform;
-    bool has_shape = sample->reading->declared[field].shape[0] != 0; /* else they are as in the batch */
-    if (has_shape && t && (t->count || t->normalized)) return transform_pixels(sample, field, pixels);
+    if (t && (t->count || t->normalized)) return transform_pixels(sample, field, pixels);
     int64_t count = ls_shape_numel(ls_field_shape(f));
     if (f->dtype == LS_U8) {
         memcpy(sample->fixed[field], pixels, (size_t)count);

@@ -91,6 +91,10 @@ static void plain_pixels_are_transformed(void)
     static const int two = 2;
     FAILS_SAYING(ls_loader_new(run, pictures(&two, 1), .transform = flip),
                  "for images of 1 or 3 channels; \"image\" has 2");
+    ls_dataset *shapeless = ls_dataset_new(run, .count = 1, .get = get, .user = (void *)&three,
+                                           .fields = {{.name = "image", .image = true}});
+    ls_loader *loader = ls_loader_new(run, shapeless, .transform = ls_resize(4));
+    FAILS_SAYING(ls_next(loader, &b), "the size of the pixels of \"image\" is unknown; declare the field with .shape");
     CHECK_TEXT(ls_error_message(run), "");
 }
 
