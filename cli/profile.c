@@ -77,10 +77,12 @@ static int exit_code(const char *program, ending how)
     return 128 + number;
 }
 
-/* "rank_0_of_2.events" and "rank_0_of_2.tables": what a process leaves until ls_profile_join(). */
+/* "rank_0_of_2.events" and "rank_0_of_2.tables": what a process leaves until ls_profile_join(). "profile.begun": what a
+ * run leaves that has not ended. */
 static bool is_part(const char *name)
 {
     int rank, world, end = 0;
+    if (strcmp(name, "profile.begun") == 0) return true;
     if (sscanf(name, "rank_%d_of_%d%n", &rank, &world, &end) != 2) return false;
     return strcmp(name + end, ".events") == 0 || strcmp(name + end, ".tables") == 0;
 }
@@ -120,21 +122,26 @@ static void show(const char *folder)
     printf("%s/trace.json opens in ui.perfetto.dev\n", folder);
 }
 
+static void remove_parts_of_runs(const char *folder)
+{
+    char path[PATH_MAX + 32];
+    for (int number = 1; folder_of_run(path, folder, number); number++) remove_parts(path);
+}
+
 /* Join what the program's processes have left, and show it: a folder for each run, of which most programs have one.
  * Returns how many there were; -1: they cannot be joined, which ls_finish() says. */
 static int show_runs(ls_run *run, const char *folder)
 {
     char path[PATH_MAX + 32];
-    for (int number = 1;; number++) {
-        if (!folder_of_run(path, folder, number)) return number - 1;
-        if (ls_profile_join(run, path)) {
-            show(path);
-            continue;
-        }
-        if (ls_error(run) != LS_ERR_STATE) return -1;
-        ls_clear_error(run);
-        return number - 1;
+    int shown = 0;
+    for (int number = 1; folder_of_run(path, folder, number); number++) {
+        bool joined = ls_profile_join(run, path);
+        if (joined) show(path);
+        else if (ls_error(run) != LS_ERR_STATE) return -1;
+        else ls_clear_error(run); /* no process of it has ended, or it is of an earlier program */
+        shown += joined;
     }
+    return shown;
 }
 
 static int run_profile(int argc, char **argv)
@@ -149,14 +156,14 @@ static int run_profile(int argc, char **argv)
         fprintf(stderr, "lockstep profile: %s: %s\n", folder, strerror(errno));
         return 1;
     }
-    char path[PATH_MAX + 32];
-    for (int number = 1; folder_of_run(path, full, number); number++) remove_parts(path);
+    remove_parts_of_runs(full);
     setenv("LOCKSTEP_PROFILE", full, true);
     ending how = run_program(argv + program);
     unsetenv("LOCKSTEP_PROFILE");
     int code = exit_code(argv[program], how);
     ls_run *run = ls_init(NULL, NULL, .device = "cpu");
     int shown = how.error ? 0 : show_runs(run, folder);
+    if (shown >= 0) remove_parts_of_runs(full);
     if (shown == 0 && is_new) rmdir(full);
     if (shown == 0 && !how.error && !WIFSIGNALED(how.status))
         fprintf(stderr, "lockstep profile: %s has left no profile: it makes one between ls_init() and ls_finish()\n",

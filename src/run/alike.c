@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/config.h"
 #include "base/denormals.h"
 #include "base/hash.h"
 #include "base/memory.h"
@@ -33,6 +34,7 @@ static const struct {
     {"bucket_cap_mb", AS_NUMBER},
     {"flush_denormals", AS_YES_NO},
     {"resume_from_checkpoint", AS_YES_NO}, /* hosts may use different names for one folder */
+    {"LOCKSTEP_PROFILE", AS_YES_NO},       /* likewise */
 };
 
 ls_terms ls_terms_of(const ls_run *run)
@@ -53,6 +55,7 @@ ls_terms ls_terms_of(const ls_run *run)
         (uint64_t)session->bucket_cap_mb,
         ls_denormals_flushed(),
         session->resume != NULL,
+        ls_config_text(LS_SETTING_PROFILE)[0] != '\0',
     }};
 }
 

@@ -4,9 +4,9 @@
 
 #include "run/session.h"
 
-enum { LS_TERMS = 13 };
+enum { LS_TERMS = 14 };
 
-/* The effective options of ls_init() that change results. */
+/* The effective options of ls_init() that change results, and settings that add collective calls. */
 typedef struct ls_terms {
     uint64_t value[LS_TERMS];
 } ls_terms;

@@ -148,8 +148,12 @@ static void add_up_together(ls_run *run)
     }
 }
 
+/* What a larger job that crashed has left there is not of this one. */
 static void all_processes_are_in_one_timeline(void)
 {
+    folder_fresh(FOLDER "/d");
+    file_append(FOLDER "/d/rank_3_of_4.events", "{\"name\":\"crashed\",\"pid\":3},\n");
+    file_append(FOLDER "/d/rank_3_of_4.tables", "rank 3 of 4");
     team_fork(2, add_up_together);
     ls_json *trace = trace_of(FOLDER "/d");
     for (int rank = 0; rank < 2; rank++) {
@@ -161,8 +165,10 @@ static void all_processes_are_in_one_timeline(void)
     CHECK_HAS(tables, "rank 0 of 2");
     CHECK_HAS(tables, "rank 1 of 2");
     CHECK_HAS(tables, "waiting for other processes");
+    CHECK(!strstr(tables, "rank 3 of 4"));
     free(tables);
-    CHECK(access(FOLDER "/d/rank_0_of_2.events", F_OK) != 0);
+    CHECK(access(FOLDER "/d/rank_0_of_2.events", F_OK) != 0 && access(FOLDER "/d/rank_3_of_4.events", F_OK) != 0);
+    CHECK(access(FOLDER "/d/rank_3_of_4.tables", F_OK) != 0);
 }
 
 static int64_t calls_named(const ls_span_lane *lane, const char *name)
@@ -254,17 +260,19 @@ static void every_run_of_a_process_keeps_its_profile(void)
     }
 }
 
+static void leave_part(const char *part)
+{
+    char path[100];
+    snprintf(path, sizeof path, FOLDER "/parts/%s.events", part);
+    file_append(path, "");
+    snprintf(path, sizeof path, FOLDER "/parts/%s.tables", part);
+    file_append(path, part);
+}
+
 static void ranks_without_a_profile_are_named(void)
 {
     folder_fresh(FOLDER "/parts");
-    static const char *const parts[] = {"rank_10_of_12", "rank_0_of_12", "rank_2_of_12"};
-    for (int i = 0; i < 3; i++) {
-        char path[100];
-        snprintf(path, sizeof path, FOLDER "/parts/%s.events", parts[i]);
-        file_append(path, "");
-        snprintf(path, sizeof path, FOLDER "/parts/%s.tables", parts[i]);
-        file_append(path, parts[i]);
-    }
+    leave_part("rank_10_of_12"), leave_part("rank_0_of_12"), leave_part("rank_2_of_12");
     ls_run *run = ls_init(NULL, NULL, .device = "cpu");
     capture_begin();
     CHECK(ls_profile_join(run, FOLDER "/parts"));
@@ -272,6 +280,13 @@ static void ranks_without_a_profile_are_named(void)
     CHECK_HAS(said, "lacks the profiles of rank 1, 3, 4, 5, 6, 7, 8, 9, 11 of 12");
     CHECK_TEXT(tables, "rank_0_of_12rank_2_of_12rank_10_of_12");
     free(said), free(tables);
+    leave_part("rank_999_of_1000");
+    capture_begin();
+    CHECK(ls_profile_join(run, FOLDER "/parts"));
+    said = capture_end();
+    CHECK_HAS(said, "lacks the profiles of rank 0, 1, 2, 3,");
+    CHECK_HAS(said, ", ... of 1000");
+    free(said);
     CHECK(ls_finish(run) == 0);
 }
 

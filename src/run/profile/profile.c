@@ -65,20 +65,6 @@ static bool write_files(const ls_spans *spans, const ls_profiled *who, const cha
            ls_file_write(path, tables, strlen(tables), false, why);
 }
 
-/* Where the profile of a whole run goes: the folder, or that of the next run if an earlier one has left its own there,
- * of this process or of another program. */
-static bool find_room(char room[LS_PROFILE_PATH], const char *folder, const ls_profiled *who, ls_message *why)
-{
-    char path[LS_PROFILE_PATH];
-    for (int number = 1;; number++) {
-        int length = number == 1 ? snprintf(room, LS_PROFILE_PATH, "%s", folder)
-                                 : snprintf(room, LS_PROFILE_PATH, LS_PROFILE_NEXT, folder, number);
-        if (length >= LS_PROFILE_PATH) return ls_message_set(why, "%.100s...: the path is too long", folder), false;
-        if (!ls_profile_part(path, room, who->rank, who->world, LS_PROFILE_EVENTS, why)) return false;
-        if (ls_path_kind_of(path) == LS_PATH_NONE) return true;
-    }
-}
-
 /* ---- begin and end ---- */
 
 static void begin(ls_run *run, const char *who, const char *folder, bool whole)
@@ -93,6 +79,7 @@ static void begin(ls_run *run, const char *who, const char *folder, bool whole)
         return;
     }
     ls_sys_free(copy);
+    if (whole && ls_is_main(run)) ls_profile_unclaim(folder);
     if (status == LS_ERR_MEMORY) ls_fail(&run->errors, LS_ERR_MEMORY, "%s: out of memory", who);
     else if (whole)
         ls_log_line(LS_LOG_WARN, "LOCKSTEP_PROFILE: another run of this process is being profiled; this one is not");
@@ -105,7 +92,7 @@ static void begin(ls_run *run, const char *who, const char *folder, bool whole)
 /* Write what was measured. Also of a run that failed: where its time went may be the question. */
 static void end(ls_run *run, const char *who)
 {
-    char *folder = run->session->profile, room[LS_PROFILE_PATH];
+    char *folder = run->session->profile;
     bool whole = run->session->profile_is_whole;
     ls_message why = {{0}};
     ls_spans *spans = ls_spans_end();
@@ -115,11 +102,10 @@ static void end(ls_run *run, const char *who)
     by.asynchronous = run->device && run->device->table.stream_sync;
     gethostname(by.host, sizeof by.host - 1);
     char *tables = spans ? ls_profile_tables(spans, &by) : NULL;
-    bool ok = tables && (!whole || find_room(room, folder, &by, &why)) &&
-              write_files(spans, &by, tables, whole ? room : folder, &why);
+    bool ok = tables && write_files(spans, &by, tables, folder, &why);
     if (!ok) ls_fail(&run->errors, LS_ERR_IO, "%s: %s", who, why.text[0] ? why.text : "out of memory");
     if (!whole) ls_wait_for_everyone(run);
-    bool shows = !whole && ls_is_main(run) && ls_profile_join(run, folder);
+    bool shows = !whole && ls_is_main(run) && ls_profile_join_job(run, folder, by.world);
     if (shows) fprintf(stderr, "%s%s/" LS_PROFILE_TRACE "\n", tables, folder);
     ls_sys_free(tables);
     ls_sys_free(folder);
@@ -145,7 +131,8 @@ bool ls_profile_end(ls_run *run)
 void ls_profile_start(ls_run *run)
 {
     const char *folder = ls_config_text(LS_SETTING_PROFILE);
-    if (folder[0] && !ls_failed(run)) begin(run, "LOCKSTEP_PROFILE", folder, true);
+    char room[LS_PROFILE_PATH];
+    if (folder[0] && !ls_failed(run) && ls_profile_claim(room, run, folder)) begin(run, "LOCKSTEP_PROFILE", room, true);
 }
 
 /* A block that was never ended ends with the run. */
