@@ -27,20 +27,25 @@ static bool find_folder(char *folder, size_t size)
     return (size_t)snprintf(folder + used, size - used, "/xla") < size - used;
 }
 
+/* The chips that a program is compiled for: those of this process, and of all that it is connected with. */
+static uint64_t hash_chips(const xla_device *d)
+{
+    uint64_t own[2], all[2] = {0};
+    const int *ids = d->pjrt->chip_ids + d->team.first;
+    xla_hash(ids, (size_t)d->team.count * sizeof *ids, own);
+    if (d->joint.count) xla_hash(d->joint.ids, (size_t)d->joint.count * PJRT_MOST_CHIPS * sizeof *d->joint.ids, all);
+    return own[0] ^ all[1];
+}
+
 static bool find_path(const xla_device *d, const shlo *text, char *path)
 {
     char folder[400];
-    uint64_t program[2], others = 0;
+    uint64_t program[2];
     if (!find_folder(folder, sizeof folder)) return false;
     xla_hash(text->text, text->used, program);
-    if (d->joint.count) { /* which chips other processes have */
-        uint64_t hash[2];
-        xla_hash(d->joint.ids, (size_t)d->joint.count * PJRT_MOST_CHIPS * sizeof *d->joint.ids, hash);
-        others = hash[0] + (uint64_t)d->joint.rank;
-    }
-    return snprintf(path, MOST_PATH, "%s/%016llx%016llx-%016llx-%d.%d", folder, (unsigned long long)program[0],
-                    (unsigned long long)program[1], (unsigned long long)(d->pjrt->identity ^ others), d->team.first,
-                    d->team.count) < MOST_PATH;
+    return snprintf(path, MOST_PATH, "%s/%016llx%016llx-%016llx-%016llx", folder, (unsigned long long)program[0],
+                    (unsigned long long)program[1], (unsigned long long)d->pjrt->identity,
+                    (unsigned long long)hash_chips(d)) < MOST_PATH;
 }
 
 pjrt_loaded *xla_file_load(const xla_device *d, const shlo *text)

@@ -3,7 +3,8 @@
  * that they exchange in shared memory, and keeps the results of its own.
  *
  * It checks what the plug-in passes: the number of this process and of all, and functions that get and put keys, by
- * which processes agree on the memory. PRETENDED_BY_LIBRARY names XLA's library. */
+ * which processes agree on the memory. PRETENDED_BY_LIBRARY names XLA's library; PRETENDED_CHIP, the only chip that a
+ * process by itself can see. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -174,11 +175,14 @@ static void find_memory(const pjrt_create_args *create)
 static pjrt_error *client_create(void *block)
 {
     pjrt_create_args *args = block;
-    ranks = option(args, "num_nodes");
-    rank = option(args, "node_id");
-    must(ranks > 1 && ranks <= MOST_RANKS && rank >= 0 && rank < ranks, "node_id or num_nodes is missing");
-    must(args->get && args->put && args->try_get, "functions for keys are missing");
-    find_memory(args);
+    const char *alone = getenv("PRETENDED_CHIP");
+    if (!alone) {
+        ranks = option(args, "num_nodes");
+        rank = option(args, "node_id");
+        must(ranks > 1 && ranks <= MOST_RANKS && rank >= 0 && rank < ranks, "node_id or num_nodes is missing");
+        must(args->get && args->put && args->try_get, "functions for keys are missing");
+        find_memory(args);
+    }
     pjrt_create_args plain = {.client = NULL};
     CALL(Client_Create, &plain);
     client = args->client = plain.client;
@@ -187,7 +191,7 @@ static pjrt_error *client_create(void *block)
     const char *asked = getenv("LOCKSTEP_XLA_CHIPS");
     own_chips = asked ? atoi(asked) : 1;
     must(all.length >= (size_t)(ranks * own_chips) && ranks * own_chips <= MOST_CHIPS, "XLA has too few chips");
-    chips = all.list;
+    chips = (pjrt_chip *const *)all.list + (alone ? atoi(alone) : 0);
     return NULL;
 }
 
@@ -214,7 +218,7 @@ static pjrt_error *client_compile(void *block)
     pjrt_compile_args *args = block;
     char wanted[40];
     snprintf(wanted, sizeof wanted, "num_replicas = %d ", ranks);
-    bool is_joint = memmem(args->program->code, args->program->code_size, wanted, strlen(wanted)) != NULL;
+    bool is_joint = ranks > 1 && memmem(args->program->code, args->program->code_size, wanted, strlen(wanted)) != NULL;
     pjrt_error *error = real->function[PJRT_Client_Compile](block);
     must(joints < MOST_PROGRAMS, "too many programs");
     if (!error && is_joint) joint[joints++] = args->loaded;

@@ -5,8 +5,11 @@
 
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "check.h"
+#include "folder.h"
 
 enum { PROCESSES = 2, STEPS = 6, SETTLED = 3, ROWS = 4, SAMPLES = PROCESSES * STEPS * ROWS };
 
@@ -209,6 +212,37 @@ static void processes_have_a_chip_each(void)
     CHECK(launch(&(setup){.device = XLA_DEVICE, .chips = "22"}) != 0);
 }
 
+/* ---- one process ---- */
+
+/* What a process does that has one chip, the given one; its programs are kept in a folder. */
+static ls_device_counts compute_on(const char *chip)
+{
+    memset(results, 0, sizeof *results);
+    pid_t child = fork();
+    if (child == 0) {
+        setenv("PRETENDED_CHIP", chip, 1);
+        ls_run *run = ls_init(NULL, NULL, .device = XLA_DEVICE);
+        results->summed[0] = (float)ls_item(ls_sum(ls_full(run, LS_F32, 2, 4)));
+        results->end = ls_device_stats(run);
+        _exit(ls_finish(run));
+    }
+    int status = 1;
+    waitpid(child, &status, 0);
+    CHECK(status == 0 && results->summed[0] == 8);
+    return results->end;
+}
+
+static void a_program_of_another_chip_is_not_loaded(void)
+{
+    folder_fresh("xla_joined_programs");
+    setenv("LOCKSTEP_XLA_CACHE", "xla_joined_programs", 1);
+    choose(true);
+    CHECK(compute_on("0").compiled == 1);
+    CHECK(compute_on("2").compiled == 1);
+    CHECK(compute_on("2").loaded == 1);
+    folder_remove("xla_joined_programs");
+}
+
 /* ---- single calls ---- */
 
 static bool same(const float *got, const float *want, int count)
@@ -266,6 +300,7 @@ int main(void)
     CHECK_RUN_FORK(statistics_of_batches_are_those_of_each_process);
     CHECK_RUN_FORK(processes_have_a_chip_each);
     CHECK_RUN_FORK(processes_have_several_chips_each);
+    CHECK_RUN_FORK(a_program_of_another_chip_is_not_loaded);
     CHECK_RUN_FORK(collectives_give_what_the_host_gives);
     CHECK_RUN_FORK(processes_may_differ_before_a_collective);
     CHECK_RUN_FORK(processes_that_differ_between_collectives_are_told);
