@@ -92,7 +92,8 @@ static ls_status load(pjrt *p, ls_message *why)
             "later minor version",
             path, table->version.major, table->version.minor, PJRT_MAJOR, PJRT_OLDEST_MINOR);
     p->table = table;
-    p->numbers_itself = strstr(path, "libtpu") != NULL;
+    const char *slash = strrchr(path, '/');
+    p->numbers_itself = strncmp(slash ? slash + 1 : path, "libtpu", 6) == 0;
     return LS_OK;
 }
 

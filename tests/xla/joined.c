@@ -243,6 +243,17 @@ static void a_program_of_another_chip_is_not_loaded(void)
     folder_remove("xla_joined_programs");
 }
 
+/* Libtpu, which finds other processes by itself, is known by the name of its file. */
+static void a_folder_may_be_called_libtpu(void)
+{
+    folder_fresh("libtpu");
+    choose(true);
+    CHECK(symlink(JOINED_LIBRARY, "libtpu/pjrt.so") == 0);
+    setenv("LOCKSTEP_PJRT_LIBRARY", "libtpu/pjrt.so", 1);
+    CHECK(launch(&(setup){.device = XLA_DEVICE, .parts = BEFORE}) == 0);
+    folder_remove("libtpu");
+}
+
 /* ---- single calls ---- */
 
 static bool same(const float *got, const float *want, int count)
@@ -301,6 +312,7 @@ int main(void)
     CHECK_RUN_FORK(processes_have_a_chip_each);
     CHECK_RUN_FORK(processes_have_several_chips_each);
     CHECK_RUN_FORK(a_program_of_another_chip_is_not_loaded);
+    CHECK_RUN_FORK(a_folder_may_be_called_libtpu);
     CHECK_RUN_FORK(collectives_give_what_the_host_gives);
     CHECK_RUN_FORK(processes_may_differ_before_a_collective);
     CHECK_RUN_FORK(processes_that_differ_between_collectives_are_told);
