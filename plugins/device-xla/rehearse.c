@@ -47,12 +47,16 @@ void xla_rehearsal_step(xla_device *d)
     report(d, "step %zu", ++d->steps);
 }
 
+/* On each chip: a part of a batch that chips divide, and numbers as narrow as they are stored. */
 static long long other_bytes(const xla_device *d)
 {
-    long long bytes = 0;
-    for (size_t i = 1; i < d->storage_count; i++)
-        if (!d->storages[i].mention && d->storages[i].host) bytes += (long long)d->storages[i].bytes;
-    return bytes;
+    size_t bytes = 0;
+    for (size_t i = 1; i < d->storage_count; i++) {
+        const xla_storage *s = &d->storages[i];
+        if (s->mention || !s->host) continue;
+        bytes += xla_storage_size(s) / (size_t)(xla_is_divided(d, s) ? d->team.count : 1);
+    }
+    return (long long)bytes;
 }
 
 /* Whatever the compiler says, the program goes on: later steps may be smaller. */

@@ -94,13 +94,18 @@ shlo_type xla_storage_memory(const xla_storage *s)
     return s->is_exact ? xla_own_type(s->dtype) : xla_type_of(s->dtype);
 }
 
+size_t xla_storage_size(const xla_storage *s)
+{
+    if (!s->dtype) return s->bytes; /* not known yet */
+    return s->bytes / shlo_size(xla_own_type(s->dtype)) * shlo_size(xla_storage_memory(s));
+}
+
 /* Room for the numbers of a storage as they are on the chips; NULL: as on the host, or out of memory. */
 static ls_status narrow_room(const xla_storage *s, void **room, size_t *bytes, ls_message *why)
 {
-    size_t own = shlo_size(xla_own_type(s->dtype)), narrow = shlo_size(xla_storage_memory(s));
     *room = NULL;
-    *bytes = s->bytes / own * narrow;
-    if (own == narrow) return LS_OK;
+    *bytes = xla_storage_size(s);
+    if (*bytes == s->bytes) return LS_OK;
     *room = malloc(*bytes);
     return *room ? LS_OK : xla_refuse(why, LS_ERR_MEMORY, "no host memory of %zu bytes", *bytes);
 }

@@ -114,8 +114,9 @@ xla_storage *xla_behind(xla_device *d, const void *address, size_t bytes);
 size_t xla_storage_new(xla_device *d, size_t bytes);
 void xla_storage_free(xla_device *d, size_t number);
 bool xla_has_contents(const xla_storage *s);
-/* The number type of its array on the chips. */
+/* The number type of its array on the chips, and the bytes of it all. */
 shlo_type xla_storage_memory(const xla_storage *s);
+size_t xla_storage_size(const xla_storage *s);
 /* Has each chip a part of its array, rather than a copy? The result of a program does not depend on it. */
 bool xla_is_divided(const xla_device *d, const xla_storage *s);
 /* Bring the contents to the host, or to the chips. */

@@ -51,6 +51,18 @@ static void it_ends_after_the_steps_asked_for(void)
     LACKS("\n     3 ");
 }
 
+/* The samples that the second step does not use, f32 as bf16: 3 x 8 x 20 numbers, and as many labels as rows. */
+static void other_tensors_are_as_narrow_as_they_are_stored(void)
+{
+    for (int narrow = 0; narrow < 2; narrow++) {
+        CHECK(run(narrow ? "XLA_USE_BF16=1" : "", COMPILE "--topology v5e:1x1 " MLP "3") == 0);
+        const char *row = strstr(output, "\n     2 ");
+        double others = 0;
+        CHECK(row && sscanf(row, "%*d %*d %*f %*s %*f %*s %*f %*s %*f %*s %*f %*s %lf KiB", &others) == 1);
+        CHECK_NEAR(others, (3 * 8 * 20 * (narrow ? 2 : 4) + 3 * 8 * 8) / 1024.0, 0.06);
+    }
+}
+
 static void what_does_not_fit_is_the_compilers_word(void)
 {
     CHECK(run("PRETENDED_MEMORY=20000", COMPILE "--topology v5e:2x2 " MLP "3") == 1);
@@ -122,6 +134,7 @@ int main(void)
     CHECK_RUN(a_step_says_what_it_needs);
     CHECK_RUN(the_program_goes_on_with_values);
     CHECK_RUN(it_ends_after_the_steps_asked_for);
+    CHECK_RUN(other_tensors_are_as_narrow_as_they_are_stored);
     CHECK_RUN(what_does_not_fit_is_the_compilers_word);
     CHECK_RUN(several_chips_may_be_asked_for);
     CHECK_RUN(a_job_of_several_processes_reports_once);
