@@ -24,7 +24,7 @@ static struct {
 static void say_fates(xla_device *d)
 {
     xla_recording *r = &d->recording;
-    for (size_t m = 1; m <= r->mentions; m++) xla_say(r, &d->storages[r->mentioned[m]].is_released, sizeof(bool));
+    for (size_t m = 1; m <= r->mentions; m++) xla_say(r, &xla_mentioned(d, m)->is_released, sizeof(bool));
 }
 
 /* ---- programs ---- */

@@ -16,32 +16,18 @@ static bool has(const pjrt_table *table, pjrt_position function)
            table->function[function];
 }
 
-/* Call and return what the function does: see pjrt_abi.h about blocks. */
-static pjrt_error *enter(const pjrt_table *table, pjrt_position function, void *args, size_t bytes)
-{
-    union {
-        size_t size;
-        char bytes[PJRT_BLOCK];
-    } block = {.bytes = {0}};
-    memcpy(block.bytes, args, bytes);
-    block.size = sizeof block;
-    pjrt_error *error = table->function[function](&block);
-    memcpy(args, block.bytes, bytes);
-    return error;
-}
-
 /* Describe the error and destroy it. */
 static ls_status explain(const pjrt_table *table, pjrt_error *error, const char *what, ls_message *why)
 {
     pjrt_list_args message = {.object = error};
     pjrt_code_args code = {.error = error};
     pjrt_object_args object = {.object = error};
-    enter(table, PJRT_Error_Message, &message, sizeof message);
-    enter(table, PJRT_Error_GetCode, &code, sizeof code);
+    pjrt_enter(table, PJRT_Error_Message, &message, sizeof message);
+    pjrt_enter(table, PJRT_Error_GetCode, &code, sizeof code);
     bool is_full = code.code == PJRT_RESOURCE_EXHAUSTED;
     xla_refuse(why, LS_OK, "%s: %s%.*s", what, is_full ? "out of device memory: " : "", (int)message.length,
                (const char *)message.list);
-    enter(table, PJRT_Error_Destroy, &object, sizeof object);
+    pjrt_enter(table, PJRT_Error_Destroy, &object, sizeof object);
     return is_full ? LS_ERR_MEMORY : code.code == PJRT_UNIMPLEMENTED ? LS_ERR_UNSUPPORTED : LS_ERR_DEVICE;
 }
 
@@ -49,7 +35,7 @@ ls_status pjrt_call(const pjrt *p, pjrt_position function, void *args, size_t by
 {
     if (!has(p->table, function))
         return xla_refuse(why, LS_ERR_UNSUPPORTED, "%s: the PJRT library lacks function %d", what, function);
-    pjrt_error *error = enter(p->table, function, args, bytes);
+    pjrt_error *error = pjrt_enter(p->table, function, args, bytes);
     return error ? explain(p->table, error, what, why) : LS_OK;
 }
 

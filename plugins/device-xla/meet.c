@@ -6,6 +6,7 @@
 #include "pjrt.h"
 
 enum { DEADLINE_EXCEEDED = 4, NOT_FOUND = 5, UNAVAILABLE = 14 }; /* codes of errors */
+#define LOST "the store of the job does not answer"
 
 /* Errors are made by the library that asked. */
 static pjrt_error *fail(pjrt_callback_error *const *make, int code, const char *text)
@@ -18,28 +19,32 @@ static void release(char *value)
     free(value);
 }
 
-static pjrt_error *get(pjrt_get_args *args)
+/* Wait for the key; if it does not come, an error with this code and text. */
+static pjrt_error *find(pjrt_get_args *args, int code, const char *missing)
 {
     xla_bytes key = {(char *)(uintptr_t)args->key, args->key_size}, value;
     xla_answer a = xla_keys_get(args->user, key, args->milliseconds, &value);
-    if (a == XLA_KEY_MISSING) return fail(args->error, DEADLINE_EXCEEDED, "no process has set the key in time");
-    if (a == XLA_KEY_LOST) return fail(args->error, UNAVAILABLE, "the store of the job does not answer");
+    if (a == XLA_KEY_MISSING) return fail(args->error, code, missing);
+    if (a == XLA_KEY_LOST) return fail(args->error, UNAVAILABLE, LOST);
     args->value = value.at;
     args->value_size = value.count;
     args->release = release;
     return NULL;
 }
 
+static pjrt_error *get(pjrt_get_args *args)
+{
+    return find(args, DEADLINE_EXCEEDED, "no process has set the key in time");
+}
+
 static pjrt_error *try_get(pjrt_try_get_args *args)
 {
-    xla_bytes key = {(char *)(uintptr_t)args->key, args->key_size}, value;
-    xla_answer a = xla_keys_get(args->user, key, 0, &value);
-    if (a == XLA_KEY_MISSING) return fail(args->error, NOT_FOUND, "no process has set the key");
-    if (a == XLA_KEY_LOST) return fail(args->error, UNAVAILABLE, "the store of the job does not answer");
-    args->value = value.at;
-    args->value_size = value.count;
-    args->release = release;
-    return NULL;
+    pjrt_get_args now = {.key = args->key, .key_size = args->key_size, .error = args->error, .user = args->user};
+    pjrt_error *error = find(&now, NOT_FOUND, "no process has set the key");
+    args->value = now.value;
+    args->value_size = now.value_size;
+    args->release = now.release;
+    return error;
 }
 
 static pjrt_error *put(pjrt_put_args *args)
@@ -47,7 +52,7 @@ static pjrt_error *put(pjrt_put_args *args)
     xla_bytes key = {(char *)(uintptr_t)args->key, args->key_size};
     xla_bytes value = {(char *)(uintptr_t)args->value, args->value_size};
     if (xla_keys_put(args->user, key, value) == XLA_KEY_OK) return NULL;
-    return fail(args->error, UNAVAILABLE, "the store of the job does not answer");
+    return fail(args->error, UNAVAILABLE, LOST);
 }
 
 static pjrt_value number(const char *name, int64_t value)

@@ -3,7 +3,7 @@
  * A library exports GetPjrtApi(), which returns a table: a header, then pointers to functions. Every function takes
  * one pointer to a structure of arguments, {size, extension, fields...}, and returns NULL or an error that the
  * caller destroys. Both the table and the structures only ever grow at the end, so positions and fields never
- * change. A library refuses a structure smaller than its own and ignores what a larger one has beyond: pjrt_call()
+ * change. A library refuses a structure smaller than its own and ignores what a larger one has beyond: pjrt_enter()
  * passes them in zero-filled blocks of PJRT_BLOCK bytes. Sizes are those of version 0.81, the oldest that is
  * supported. */
 #ifndef LOCKSTEP_XLA_PJRT_ABI_H
@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 enum { PJRT_MAJOR = 0, PJRT_OLDEST_MINOR = 81, PJRT_BLOCK = 320 };
 
@@ -38,6 +39,20 @@ typedef struct pjrt_table {
     pjrt_function *function[];
 } pjrt_table;
 static_assert(offsetof(pjrt_table, function) == 40, "position of the first function");
+
+/* Call a function, by its position, with a structure of so many bytes; what it returns is returned. */
+static inline pjrt_error *pjrt_enter(const pjrt_table *table, int function, void *args, size_t bytes)
+{
+    union {
+        size_t size;
+        char bytes[PJRT_BLOCK];
+    } block = {.bytes = {0}};
+    memcpy(block.bytes, args, bytes);
+    block.size = sizeof block;
+    pjrt_error *error = table->function[function](&block);
+    memcpy(args, block.bytes, bytes);
+    return error;
+}
 
 /* PJRT_FUNCTION(name, its position in the table) */
 #define PJRT_FUNCTION_LIST(PJRT_FUNCTION)                                                                              \

@@ -6,15 +6,10 @@
 
 #include "cache.h"
 
-static const xla_storage *mentioned(const xla_device *d, size_t mention)
-{
-    return &d->storages[d->recording.mentioned[mention]];
-}
-
 static void set_places(const xla_device *d, xla_place *places)
 {
     for (size_t m = 1; m <= d->recording.mentions; m++) {
-        const xla_storage *s = mentioned(d, m);
+        const xla_storage *s = xla_mentioned(d, m);
         places[m] = (xla_place){.dtype = s->dtype, .type = xla_storage_memory(s), .dims = s->dims};
         places[m].has_contents = xla_has_contents(s);
     }
@@ -49,7 +44,7 @@ static void write_sharding(bool is_divided, int ndim, shlo *text)
 
 static void write_argument(const xla_device *d, const xla_program *program, const xla_argument *in, shlo *text)
 {
-    const xla_storage *s = mentioned(d, in->mention);
+    const xla_storage *s = xla_mentioned(d, in->mention);
     bool several = d->team.count > 1;
     size_t k = 0;
     if (!several && !in->is_donated) return;
@@ -87,7 +82,7 @@ static void write_head(const xla_device *d, const xla_program *program, const xl
     shlo_print(text, ") -> (");
     for (size_t i = 0; i < program->n_out + program->can_fail; i++) {
         shlo_print(text, i ? ", " : "");
-        write_result(d, i < program->n_out ? mentioned(d, program->out[i]) : NULL, result[i], text);
+        write_result(d, i < program->n_out ? xla_mentioned(d, program->out[i]) : NULL, result[i], text);
     }
     shlo_print(text, ") {\n");
 }
@@ -96,15 +91,15 @@ static void write_head(const xla_device *d, const xla_program *program, const xl
 static void find_results(const xla_device *d, const xla_place *places, xla_program *program)
 {
     for (size_t m = 1; m <= d->recording.mentions; m++)
-        if (places[m].is_written && !mentioned(d, m)->is_released) program->out[program->n_out++] = m;
+        if (places[m].is_written && !xla_mentioned(d, m)->is_released) program->out[program->n_out++] = m;
 }
 
 static void find_arguments(const xla_device *d, const xla_place *places, xla_program *program)
 {
     for (size_t m = 1; m <= d->recording.mentions; m++) {
         if (!places[m].is_argument) continue;
-        program->in[program->n_in++] = (xla_argument){m, places[m].is_written || mentioned(d, m)->is_released};
-        program->is_divided |= xla_is_divided(d, mentioned(d, m));
+        program->in[program->n_in++] = (xla_argument){m, places[m].is_written || xla_mentioned(d, m)->is_released};
+        program->is_divided |= xla_is_divided(d, xla_mentioned(d, m));
     }
 }
 

@@ -218,7 +218,7 @@ void xla_recording_clear(xla_device *d)
     for (xla_block *b = r->blocks; b; b = b->next) b->used = 0;
     r->block = r->blocks;
     for (size_t i = 1; i <= r->mentions; i++) {
-        xla_storage *s = &d->storages[r->mentioned[i]];
+        xla_storage *s = xla_mentioned(d, i);
         s->mention = 0;
         if (s->is_released) xla_storage_free(d, r->mentioned[i]);
     }

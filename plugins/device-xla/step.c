@@ -37,18 +37,13 @@ ls_status xla_wait(xla_device *d, ls_message *why)
     return status;
 }
 
-static xla_storage *mentioned(xla_device *d, size_t mention)
-{
-    return &d->storages[d->recording.mentioned[mention]];
-}
-
 /* Arguments that were donated are the program's now. */
 static void give_away(xla_device *d, const xla_program *program, pjrt_array *donated)
 {
     d->donated = donated;
     for (size_t i = 0; i < program->n_in; i++) {
         if (!program->in[i].is_donated) continue;
-        xla_storage *s = mentioned(d, program->in[i].mention);
+        xla_storage *s = xla_mentioned(d, program->in[i].mention);
         d->donated[d->donated_count++] = s->chips;
         s->chips = (pjrt_array){{0}};
     }
@@ -66,7 +61,7 @@ static void take_results(xla_device *d, const xla_program *program, pjrt_buffer 
 {
     size_t count = program->n_out + program->can_fail;
     for (size_t i = 0; i < program->n_out; i++) {
-        xla_storage *s = mentioned(d, program->out[i]);
+        xla_storage *s = xla_mentioned(d, program->out[i]);
         xla_drop_host(s);
         xla_drop_chips(d, s);
         s->chips = result(d, results, count, i);
@@ -77,7 +72,7 @@ static void take_results(xla_device *d, const xla_program *program, pjrt_buffer 
 static ls_status bring_arguments(xla_device *d, const xla_program *program, pjrt_buffer **arguments, ls_message *why)
 {
     for (size_t i = 0; i < program->n_in; i++) {
-        xla_storage *s = mentioned(d, program->in[i].mention);
+        xla_storage *s = xla_mentioned(d, program->in[i].mention);
         XLA_TRY(xla_to_chips(d, s, why));
         for (size_t chip = 0; chip < (size_t)d->team.count; chip++)
             arguments[chip * program->n_in + i] = s->chips.on[chip];

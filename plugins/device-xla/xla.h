@@ -132,6 +132,12 @@ ls_status xla_storage_renew(xla_device *d, size_t number, ls_message *why);
 
 /* ---- recording (record.c) ---- */
 
+/* The storage with this number in the recording. */
+static inline xla_storage *xla_mentioned(const xla_device *d, size_t mention)
+{
+    return &d->storages[d->recording.mentioned[mention]];
+}
+
 ls_status xla_record(xla_device *d, const ls_call *call, ls_message *why);
 /* Copy bytes between storages. */
 ls_status xla_record_copy(xla_device *d, void *to, const void *from, size_t bytes, ls_message *why);

@@ -52,15 +52,7 @@ static void must(bool condition, const char *what)
 
 static pjrt_error *call(int function, void *args, size_t bytes)
 {
-    union {
-        size_t size;
-        char bytes[PJRT_BLOCK];
-    } block = {.bytes = {0}};
-    memcpy(block.bytes, args, bytes);
-    block.size = sizeof block;
-    pjrt_error *error = real->function[function](&block);
-    memcpy(args, block.bytes, bytes);
-    return error;
+    return pjrt_enter(real, function, args, bytes);
 }
 #define CALL(function, args) must(!call(PJRT_##function, args, sizeof *(args)), #function " failed")
 
