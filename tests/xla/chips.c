@@ -4,34 +4,28 @@
 #include <stdlib.h>
 
 #include "check.h"
+#include "samples.h"
 
 enum { STEPS = 8, ROWS = 12, SAMPLES = STEPS * ROWS };
 
 typedef struct outcome {
     double loss[STEPS + 1];
     int steps;
-    float weight[32 * 8];
+    float weight[32 * SAMPLE_SIZE];
     ls_device_counts counts;
 } outcome;
 
 /* Steps with dropout, so that all chips must draw what one would. */
 static outcome train(const char *chips, int samples)
 {
-    static float x[(SAMPLES + ROWS) * 8];
-    static int64_t label[SAMPLES + ROWS];
     outcome out = {0};
     setenv("LOCKSTEP_XLA_CHIPS", chips, 1);
     ls_run *run = ls_init(NULL, NULL, .seed = 5, .device = XLA_DEVICE);
-    ls_module *first = ls_linear_new(run, 8, 32);
+    ls_module *first = ls_linear_new(run, SAMPLE_SIZE, 32);
     ls_module *net =
-        ls_sequential_new(run, first, ls_relu_new(run), ls_dropout_new(run, 0.2), ls_linear_new(run, 32, 4));
+        ls_sequential_new(run, first, ls_relu_new(run), ls_dropout_new(run, 0.2), ls_linear_new(run, 32, LABELS));
     ls_optim *adam = ls_adamw_new(run, net, .lr = 1e-2);
-    for (int i = 0; i < samples * 8; i++) x[i] = sinf((float)(i * i % 97));
-    for (int i = 0; i < samples; i++) label[i] = i * 7 % 4;
-    ls_loader *loader = ls_loader_new(run,
-                                      ls_tensor_dataset_new(run, ls_from(run, LS_F32, LS_SHAPE(samples, 8), x),
-                                                            ls_from(run, LS_I64, LS_SHAPE(samples), label)),
-                                      .batch = ROWS);
+    ls_loader *loader = sample_loader(run, samples, ROWS);
     ls_prepare(run, net, adam, loader);
     for (ls_batch b; ls_next(loader, &b);) {
         ls_tensor *loss = ls_cross_entropy(ls_forward(net, b.tensor[0]), b.tensor[1]);
@@ -52,7 +46,7 @@ static void compare(const outcome *got, const outcome *want)
 {
     CHECK(got->steps == want->steps);
     for (int i = 0; i < want->steps; i++) CHECK_NEAR(got->loss[i], want->loss[i], 1e-5);
-    for (int i = 0; i < 32 * 8; i++) CHECK_NEAR(got->weight[i], want->weight[i], 1e-5);
+    for (int i = 0; i < 32 * SAMPLE_SIZE; i++) CHECK_NEAR(got->weight[i], want->weight[i], 1e-5);
 }
 
 static void chips_divide_every_batch_and_train_as_one(void)

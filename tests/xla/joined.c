@@ -10,12 +10,13 @@
 
 #include "check.h"
 #include "folder.h"
+#include "samples.h"
 
 enum { PROCESSES = 2, STEPS = 6, SETTLED = 3, ROWS = 4, SAMPLES = PROCESSES * STEPS * ROWS };
 
 /* What a training leaves to the test, in memory that processes share. */
 typedef struct outcome {
-    float weight[16 * 8];
+    float weight[16 * SAMPLE_SIZE];
     ls_device_counts settled, end;
     float gathered[PROCESSES * 3], summed[3], sent[3], part[3], slope[PROCESSES * 3];
     int64_t largest[2];
@@ -26,24 +27,17 @@ static outcome *results; /* [PROCESSES] */
 
 static ls_module *network(ls_run *run, bool has_statistics, ls_module **first)
 {
-    *first = ls_linear_new(run, 8, 16);
+    *first = ls_linear_new(run, SAMPLE_SIZE, 16);
     ls_module *norm = has_statistics ? ls_batch_norm_new(run, 16) : ls_relu_new(run);
-    return ls_sequential_new(run, *first, norm, ls_relu_new(run), ls_linear_new(run, 16, 4));
+    return ls_sequential_new(run, *first, norm, ls_relu_new(run), ls_linear_new(run, 16, LABELS));
 }
 
 /* Sample i of the data, so that process r of two gets what one process gets as its rows r * ROWS ... */
 static void train(ls_run *run, int batch, bool has_statistics, outcome *out)
 {
-    static float x[SAMPLES * 8];
-    static int64_t label[SAMPLES];
     ls_module *first, *net = network(run, has_statistics, &first);
     ls_optim *sgd = ls_sgd_new(run, net, .lr = 0.1, .momentum = 0.9);
-    for (int i = 0; i < SAMPLES * 8; i++) x[i] = sinf((float)(i * i % 97));
-    for (int i = 0; i < SAMPLES; i++) label[i] = i * 7 % 4;
-    ls_loader *loader = ls_loader_new(run,
-                                      ls_tensor_dataset_new(run, ls_from(run, LS_F32, LS_SHAPE(SAMPLES, 8), x),
-                                                            ls_from(run, LS_I64, LS_SHAPE(SAMPLES), label)),
-                                      .batch = batch);
+    ls_loader *loader = sample_loader(run, SAMPLES, batch);
     ls_prepare(run, net, sgd, loader);
     int step = 0;
     for (ls_batch b; ls_next(loader, &b); step++) {
@@ -133,7 +127,7 @@ static void choose(bool connects)
 
 static void compare(const outcome *got, const outcome *want)
 {
-    for (int i = 0; i < 16 * 8; i++) CHECK_NEAR(got->weight[i], want->weight[i], 1e-5);
+    for (int i = 0; i < 16 * SAMPLE_SIZE; i++) CHECK_NEAR(got->weight[i], want->weight[i], 1e-5);
 }
 
 static void check_steady(void)

@@ -2,6 +2,7 @@
 #include <lockstep.h>
 
 #include "check.h"
+#include "samples.h"
 
 enum { STEPS = 12, SETTLED = 3, ROWS = 6 };
 
@@ -15,17 +16,11 @@ static outcome train(const char *device)
 {
     outcome out = {0};
     ls_run *run = ls_init(NULL, NULL, .seed = 5, .device = device);
-    ls_module *net = ls_sequential_new(run, ls_linear_new(run, 8, 32), ls_relu_new(run), ls_linear_new(run, 32, 4));
+    ls_module *net =
+        ls_sequential_new(run, ls_linear_new(run, SAMPLE_SIZE, 32), ls_relu_new(run), ls_linear_new(run, 32, LABELS));
     ls_optim *adam = ls_adamw_new(run, net, .lr = 1e-2);
     ls_schedule *schedule = ls_cosine_schedule_new(adam, STEPS, 0);
-    float x[STEPS * ROWS * 8];
-    int64_t label[STEPS * ROWS];
-    for (int i = 0; i < STEPS * ROWS * 8; i++) x[i] = sinf((float)(i * i % 97));
-    for (int i = 0; i < STEPS * ROWS; i++) label[i] = i * 7 % 4;
-    ls_loader *loader = ls_loader_new(run,
-                                      ls_tensor_dataset_new(run, ls_from(run, LS_F32, LS_SHAPE(STEPS * ROWS, 8), x),
-                                                            ls_from(run, LS_I64, LS_SHAPE(STEPS * ROWS), label)),
-                                      .batch = ROWS);
+    ls_loader *loader = sample_loader(run, STEPS * ROWS, ROWS);
     ls_prepare(run, net, adam, schedule, loader);
     int step = 0;
     for (ls_batch b; ls_next(loader, &b); step++) {
