@@ -39,10 +39,8 @@ static void on_crash(int number)
     raise(number);
 }
 
-void crash_begin(const char *library)
+void crash_open(void)
 {
-    const char *end = strrchr(library, '/');
-    snprintf(folder, sizeof folder, "%.*s", end ? (int)(end + 1 - library) : 0, library);
     /* A function that calls itself without end leaves no room on the stack to handle the signal. */
     static char room[1 << 16];
     const stack_t stack = {.ss_sp = room, .ss_size = sizeof room};
@@ -50,4 +48,10 @@ void crash_begin(const char *library)
     const struct sigaction told = {.sa_handler = on_crash, .sa_flags = SA_ONSTACK | SA_NODEFER};
     static const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP};
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) sigaction(signals[i], &told, NULL);
+}
+
+void crash_begin(const char *library)
+{
+    const char *end = strrchr(library, '/');
+    snprintf(folder, sizeof folder, "%.*s", end ? (int)(end + 1 - library) : 0, library);
 }

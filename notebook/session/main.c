@@ -181,6 +181,7 @@ int main(int argc, char **argv)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     const struct sigaction listen = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
     sigaction(SIGINT, &listen, NULL);
+    crash_open();
     output_open();
     input_open(&kernel_socket);
     progress_open();

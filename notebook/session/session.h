@@ -47,7 +47,9 @@ void runs_note_errors(void);
 
 /* ---- crash.c ---- */
 
-/* A cell begins, of this library: if it crashes, tell the kernel where. */
+/* Signals of a crash tell the kernel where it was, unless a cell handles them itself. */
+void crash_open(void);
+/* A cell begins, of this library. */
 void crash_begin(const char *library);
 
 /* ---- snapshot.c: the session as it was before a cell ----

@@ -169,6 +169,13 @@ class Cells(unittest.TestCase):
             number = outcome.reply["execution_count"]
             self.assertIn(" at In[%d]:%d:\n    %s\n" % (number, line, quoted), outcome.error())
 
+    def test_handlers_of_a_cell_outlive_it(self):
+        self.ok("#include <signal.h>\nint handled = 0;\nvoid handle(int number) { handled = number; }")
+        self.ok("signal(SIGFPE, handle);")
+        self.ok("raise(SIGFPE);")
+        self.shows("handled == SIGFPE", "1")
+        self.ok("signal(SIGFPE, SIG_DFL);")
+
     def test_a_crash_in_a_function_tells_the_line_of_its_cell(self):
         number = self.ok("int written(int *to)\n{\n    *to = 1;\n    return 0;\n}").reply["execution_count"]
         self.assertIn(" at In[%d]:3:\n    *to = 1;\n" % number, self.fails("written(0)").error())
