@@ -18,6 +18,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "session/temporary.h"
 
 #define FOLDER_NAME "lockstep-notebook-"
 
@@ -212,8 +213,7 @@ static void remove_abandoned(const char *temporary)
 bool compiler_open(compiler *c, const char *include, ls_message *why)
 {
     *c = (compiler){.include = include, .messages = -1, .lock = -1};
-    const char *temporary = getenv("TMPDIR");
-    if (!temporary) temporary = "/tmp";
+    const char *temporary = temporary_folder();
     int length = snprintf(c->folder, sizeof c->folder, "%s/" FOLDER_NAME "XXXXXX", temporary);
     if (length >= (int)sizeof c->folder) errno = ENAMETOOLONG;
     if (length >= (int)sizeof c->folder || !mkdtemp(c->folder))

@@ -9,6 +9,7 @@
 #include "display.h"
 #include "picture.h"
 #include "session.h"
+#include "temporary.h"
 
 /* Of the running cell: cells have no session to pass around. */
 static int cell_number;
@@ -78,8 +79,7 @@ static const char *picture_type(const char *path)
 
 bool temporary_file(char path[TEMPORARY_PATH], const char *ending)
 {
-    const char *folder = getenv("TMPDIR");
-    int length = snprintf(path, TEMPORARY_PATH, "%s/lockstep-XXXXXX%s", folder && *folder ? folder : "/tmp", ending);
+    int length = snprintf(path, TEMPORARY_PATH, "%s/lockstep-XXXXXX%s", temporary_folder(), ending);
     int file = length < TEMPORARY_PATH ? mkstemps(path, (int)strlen(ending)) : -1;
     if (file >= 0) close(file);
     return file >= 0;

@@ -552,6 +552,13 @@ class Sessions(unittest.TestCase):
             other.end()
             self.assertEqual(os.listdir(folder), [])
 
+    def test_an_empty_tmpdir_is_as_none(self):
+        with unittest.mock.patch.dict(os.environ, TMPDIR=""):
+            other = jupyter.Notebook()
+            self.assertEqual(other.run("1 + 1").result(), "2")
+            self.assertEqual(glob.glob("/lockstep-notebook-*"), [])
+            other.end()
+
     def test_folders_of_killed_kernels_are_removed(self):
         with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ, TMPDIR=folder):
             killed, alive = jupyter.Notebook(), jupyter.Notebook()
