@@ -1,8 +1,8 @@
 /* execute.c - run a cell: divide, compile, load, wait; keep what it defined if it ends well. */
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "cell/unit.h"
 #include "kernel.h"
@@ -132,13 +132,6 @@ typedef struct outcome {
     char failed[WIRE_NAME]; /* the kind of what failed in a cell that ran to its end: what it defined stays */
     string words;
 } outcome;
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static void tell_removed(kernel *k, const string *removed)
 {
@@ -287,13 +280,13 @@ static void run_cell(kernel *k, const char *code, const magic *wanted, outcome *
     definitions before = k->known, known;
     definitions_copy(&known, &before);
     cell_library library = {.number = ++k->cells};
-    double begin = now(), compiled = begin, end = begin;
+    double begin = ls_clock_seconds(), compiled = begin, end = begin;
     if (compile(k, code, &known, &library, result)) {
-        compiled = now();
+        compiled = ls_clock_seconds();
         k->known = known; /* array sizes are added while it runs */
         run_library(k, &library, result);
         known = k->known;
-        end = now();
+        end = ls_clock_seconds();
     }
     if (result->error && !result->failed[0]) {
         k->known = before;

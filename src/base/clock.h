@@ -19,6 +19,12 @@ static inline int64_t ls_clock_ms(void)
     return ls_clock_ns() / 1000000;
 }
 
+/* The same in seconds. */
+static inline double ls_clock_seconds(void)
+{
+    return 1e-9 * (double)ls_clock_ns();
+}
+
 /* Seconds since 1970: for what people read. */
 static inline double ls_clock_date(void)
 {

@@ -224,7 +224,7 @@ static ls_progress *newest_except(const ls_progress *bar)
 static void end(void *object)
 {
     ls_progress *bar = object;
-    double at = 1e-9 * (double)ls_clock_ns();
+    double at = ls_clock_seconds();
     char line[LS_TERMINAL_STATUS + 1] = "";
     if (bar->visible == LAST_LINE) print_summary(bar, at);
     if (bar->visible == DISPLAY) {
@@ -262,7 +262,7 @@ ls_progress *ls_progress_new_sized(ls_run *run, int64_t total, const ls_progress
     const char *end = bar->unit + length;
     bool ends_in_sibilant = length > 1 && (strchr("sx", end[-1]) || (end[-1] == 'h' && strchr("cs", end[-2])));
     snprintf(bar->units, sizeof bar->units, "%s%s", bar->unit, ends_in_sibilant ? "es" : "s"); /* steps, batches */
-    bar->began = bar->drawn = 1e-9 * (double)ls_clock_ns();
+    bar->began = bar->drawn = ls_clock_seconds();
     if (o.quiet || (!ls_is_main(run) && !o.every_process)) return bar;
     bar->visible = display.show ? DISPLAY : ls_terminal_columns(STDERR_FILENO) ? TERMINAL : LAST_LINE;
     if (bar->visible == DISPLAY) bar->number = ++display.bars;
@@ -283,7 +283,7 @@ void ls_progress_step(ls_progress *bar, int64_t steps)
     if (!bar) return;
     bar->done += steps;
     if (bar->visible < TERMINAL || bar->covered) return;
-    double at = 1e-9 * (double)ls_clock_ns();
+    double at = ls_clock_seconds();
     if (at - bar->drawn >= draw_every) draw(bar, at);
 }
 
