@@ -10,8 +10,8 @@ Generated from `include/lockstep/ops.def` by `make docs`; do not edit.
 
 - **Operator**: its function is named `ls_` plus this name, or as stated in parentheses. Operators of kind *grad* and
   *update* have no function, nor have `conv2d_norm`, which replaces a `Conv2d` and its `BatchNorm2d` without gradients,
-  `linears`, which the query, key and value of BERT are, and `feed_forward`, two linear layers of a `Sequential` or of
-  BERT, the first with GELU or SiLU.
+  `linears`, which the query, key and value of BERT are, and `feed_forward`, two linear layers of a `Sequential`, of
+  BERT, or of a transformer layer without dropout, the first with GELU or SiLU.
 - **Kind**: *kernel* runs on the device; *view* creates a new view of the same memory; *built* is composed of other
   operators; *grad* is called by gradients only; *update* writes its inputs in place; *collective* is executed by several
   processes together.

@@ -1,4 +1,8 @@
-/* picture.c - tensors that hold pictures, as a PNG file. */
+/* picture.c - tensors that hold pictures, as a PNG file.
+ *
+ * ls_image_write() makes a file of numbers as they are. This is for looking at a tensor: numbers of any range become
+ * visible, and small pictures are magnified. It is done here and not by operators, which a device would first compile,
+ * and which could fail in the run that is looked at. */
 #include "picture.h"
 
 #include <math.h>
