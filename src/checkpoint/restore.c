@@ -201,11 +201,13 @@ static bool restore_optim(const restoring *r, int i, const ls_json *element)
 static bool restore_schedule(const restoring *r, int i, const ls_json *element)
 {
     ls_schedule *schedule = r->training->schedules[i];
-    ls_value_progress *progress = &schedule->progress;
-    double none = schedule->plateau.maximize ? -INFINITY : INFINITY; /* not a number of JSON */
-    progress->best = ls_json_number(ls_json_get(element, "best"), none);
-    progress->waited = ls_json_integer(ls_json_get(element, "waited"), 0);
-    progress->cooling = ls_json_integer(ls_json_get(element, "cooling"), 0);
+    if (ls_schedule_follows_value(schedule)) {
+        ls_value_progress *progress = &schedule->progress;
+        *progress = ls_value_progress_none(&schedule->plateau); /* whose best is not a number of JSON */
+        progress->best = ls_json_number(ls_json_get(element, "best"), progress->best);
+        progress->waited = ls_json_integer(ls_json_get(element, "waited"), 0);
+        progress->cooling = ls_json_integer(ls_json_get(element, "cooling"), 0);
+    }
     ls_schedule_set_position(schedule, ls_json_integer(ls_json_get(element, "step"), 0));
     return !ls_failed(r->training->run);
 }

@@ -29,7 +29,7 @@ ls_schedule *ls_plateau_schedule_new_sized(ls_optim *optim, const ls_plateau_sch
     s->gamma = o.factor;
     s->low = o.min_lr;
     s->plateau = o;
-    s->progress = (ls_value_progress){.best = o.maximize ? -INFINITY : INFINITY};
+    s->progress = ls_value_progress_none(&s->plateau);
     return ls_schedule_begin(s);
 }
 

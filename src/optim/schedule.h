@@ -2,6 +2,8 @@
 #ifndef LOCKSTEP_OPTIM_SCHEDULE_H
 #define LOCKSTEP_OPTIM_SCHEDULE_H
 
+#include <math.h>
+
 #include "optim/optim.h"
 
 typedef struct ls_rates {
@@ -44,6 +46,12 @@ struct ls_schedule {
     ls_plateau_schedule_opts plateau;
     ls_value_progress progress;
 };
+
+/* Before the first value: worse than any. */
+static inline ls_value_progress ls_value_progress_none(const ls_plateau_schedule_opts *plateau)
+{
+    return (ls_value_progress){.best = plateau->maximize ? -INFINITY : INFINITY};
+}
 
 /* plateau.c: is it moved by ls_schedule_step_with(), so that its progress belongs to its state? */
 bool ls_schedule_follows_value(const ls_schedule *schedule);
