@@ -40,7 +40,6 @@ ls_tensor *ls_forward_conv_norm(ls_module *conv, ls_module *norm, ls_tensor *x, 
         return residual ? ls_forward(norm, y, residual) : ls_forward(norm, y);
     }
     ls_outputs y = ls_forward_as(conv, both_forward, (ls_tensor *[]){x, residual}, residual ? 2 : 1, norm);
-    norm->output_count = conv->output_count;
-    norm->output[0] = conv->output[0];
+    ls_forwarded_with(norm, conv, 0);
     return y.item[0];
 }

@@ -92,10 +92,7 @@ ls_tensor *ls_forward_embeddings_norm(int n, ls_module **embeddings, ls_tensor *
 {
     if (norm_is_one_pass(n, embeddings, norm)) {
         ls_outputs y = ls_forward_as(norm, norm_of_embeddings, indices, n, embeddings);
-        for (int i = 0; i < n; i++) {
-            embeddings[i]->output_count = norm->output_count;
-            embeddings[i]->output[0] = norm->output[0];
-        }
+        for (int i = 0; i < n; i++) ls_forwarded_with(embeddings[i], norm, 0);
         return y.item[0];
     }
     ls_tensor *sum = ls_forward(embeddings[0], indices[0]);

@@ -55,12 +55,7 @@ ls_tensor *ls_forward_linears(int n, ls_module *const *layers, ls_tensor *x)
 {
     if (!are_one_pass(n, layers)) return NULL;
     ls_tensor *y = ls_forward_as(layers[0], several_forward, &x, 1, &(several){n, layers}).item[0];
-    for (int i = 0; i < n; i++) {
-        layers[i]->output_count = layers[0]->output_count;
-        layers[i]->output[0] = layers[0]->output[0];
-    }
-    for (int i = 0; i < n && ls_is_valid(y); i++)
-        layers[i]->output[0].dim[ls_ndim(y) - 1] = ls_dim(as_linear(layers[i])->weight, 0);
+    for (int i = n - 1; i >= 0; i--) ls_forwarded_with(layers[i], layers[0], ls_dim(as_linear(layers[i])->weight, 0));
     return y;
 }
 
@@ -85,9 +80,8 @@ ls_tensor *ls_forward_feed_forward(ls_module *up, ls_module *down, ls_tensor *x)
     if (!ls_is_feed_forward(up, down) || ls_is_watched(up) || ls_is_watched(down) || up->object.run->no_grad)
         return ls_forward(down, ls_forward(up, x));
     ls_tensor *y = ls_forward_as(up, both_forward, &x, 1, down).item[0];
-    down->output_count = up->output_count;
-    down->output[0] = up->output[0];
-    if (ls_is_valid(y)) up->output[0].dim[ls_ndim(y) - 1] = ls_dim(as_linear(up)->weight, 0);
+    ls_forwarded_with(down, up, 0);
+    ls_forwarded_with(up, up, ls_dim(as_linear(up)->weight, 0));
     return y;
 }
 

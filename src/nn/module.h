@@ -91,6 +91,14 @@ bool ls_module_has_gradients(const ls_module *module);
 /* Run another function as the forward function of a module: in its scope, on its path. */
 ls_outputs ls_forward_as(ls_module *module, ls_forward_all_fn *forward, ls_tensor *const *inputs, int64_t n,
                          void *user);
+/* A module that ran as a part of another in such a pass has an output of the same shape, but for its last size if
+ * `features` is not 0. */
+static inline void ls_forwarded_with(ls_module *part, const ls_module *ran, int64_t features)
+{
+    part->output_count = ran->output_count;
+    part->output[0] = ran->output[0];
+    if (features && part->output_count) part->output[0].dim[part->output[0].ndim - 1] = features;
+}
 
 /* Is the number of inputs valid? Records an error if not. */
 bool ls_layer_takes(const ls_module *module, int64_t n, int least, int most);
