@@ -123,6 +123,7 @@ static void exchange(ls_ema *ema, const char *who)
     if (ls_failed(run)) return;
     ema->applied = !ema->applied;
     run->step->averaged += ema->applied ? 1 : -1;
+    run->step->exchanges++;
 }
 
 bool ls_ema_apply_begin(ls_ema *ema)

@@ -90,6 +90,8 @@ static void check_shared_parameters(ls_optim *optim)
 
 bool ls_optim_has_averages(ls_optim *optim)
 {
+    const ls_training_step *step = optim->object.run->step;
+    if (!step->averaged || optim->own_values == step->exchanges) return false;
     for (ls_object *o = optim->object.run->objects; o; o = o->older) {
         const ls_state *replaced = o->kind == LS_OBJECT_EMA ? ls_object_parameters(o) : NULL;
         for (int64_t i = 0; i < ls_state_count(replaced); i++)
@@ -102,6 +104,7 @@ bool ls_optim_has_averages(ls_optim *optim)
                 return true;
             }
     }
+    optim->own_values = step->exchanges;
     return false;
 }
 

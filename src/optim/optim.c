@@ -80,6 +80,7 @@ static ls_optim_slot *add_slot(ls_optim *optim, const char *name, ls_tensor *par
     char *copy = ls_text_copy(run, name);
     if (!copy) return NULL;
     ls_optim_slot *slot = &optim->slots[optim->slot_count++];
+    optim->own_values = 0;
     *slot = (ls_optim_slot){.name = copy, .parameter = ls_retain(parameter)};
     return slot;
 }
@@ -420,7 +421,7 @@ bool ls_step(ls_optim *optim)
     ls_run *run = optim->object.run;
     optim->asked = run->walk_serial;
     if (!run->step->accumulation.sync) return false;
-    if (run->step->averaged && ls_optim_has_averages(optim)) return false;
+    if (ls_optim_has_averages(optim)) return false;
     ls_scaler *scaler = ls_scaler_of(run);
     if (run->step->share.world > 1 && !optim->apart) ls_optim_look_for_others(optim);
     ls_mark mark = ls_scope_begin(run);

@@ -103,6 +103,7 @@ struct ls_optim {
     const void *follows;                            /* the schedule stepped last; only compared */
     int followed;                                   /* how often that changed */
     bool apart;                                     /* no warning (any more) about processes that train independently */
+    uint64_t own_values;                            /* after this exchange (step.h) no parameter had its average */
     uint64_t unscaled;                              /* the backward pass after which gradients were last unscaled */
     uint64_t used;    /* backward passes up to this one have had their step, taken or skipped */
     uint64_t asked;   /* ls_step() was called after backward passes up to this one, even if it was not due */

@@ -29,6 +29,7 @@ struct ls_training_step {
     unsigned reminded;       /* bits of ls_reminder that were reported: remind.h */
     _Atomic int64_t samples; /* that all processes have trained on; other threads read it */
     int averaged;            /* how many averages (ls_ema) are in the place of their parameters now */
+    uint64_t exchanges;      /* of averages and parameters so far */
 };
 
 #endif

@@ -74,8 +74,9 @@ static void averages_follow_parameters(void)
 {
     ls_module *net = ls_module_new(run, "net", NULL, NULL);
     ls_tensor *w = ls_register_parameter(net, "w", ls_full(run, LS_F32, 1, 1));
-    ls_ema *ema = ls_ema_new(net, .decay = 0.75);
-    ls_optim *own = ls_sgd_new(run, net, .lr = 1), *of_another = ls_sgd_new(run, language_new(), .lr = 1);
+    ls_module *other = language_new();
+    ls_ema *ema = ls_ema_new(net, .decay = 0.75), *of_other = ls_ema_new(other);
+    ls_optim *own = ls_sgd_new(run, net, .lr = 1), *of_another = ls_sgd_new(run, other, .lr = 1);
     double want = 1;
     for (int i = 2; i < 6; i++) {
         ls_assign(w, ls_full(run, LS_F32, i, 1));
@@ -89,6 +90,8 @@ static void averages_follow_parameters(void)
         FAILS_SAYING((ls_ema_update(ema), 0), "update outside ls_ema_apply()");
         FAILS_SAYING(ls_ema_apply_begin(ema), "has the averages already");
         FAILS_SAYING(ls_step(own), "ls_step: \"w\" has its average now, which the step would change; step outside");
+        CHECK(ls_step(of_another) && ls_step(of_another));
+        ls_ema_apply(of_other) FAILS_SAYING(ls_step(of_another), "has its average now");
         CHECK(ls_step(of_another));
     }
     CHECK(ls_item(ls_detach(w)) == 5 && ls_step(own));
