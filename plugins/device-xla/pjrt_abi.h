@@ -41,7 +41,7 @@ typedef struct pjrt_table {
 static_assert(offsetof(pjrt_table, function) == 40, "position of the first function");
 
 /* Call a function, by its position, with a structure of so many bytes; what it returns is returned. */
-static inline pjrt_error *pjrt_enter(const pjrt_table *table, int function, void *args, size_t bytes)
+static inline pjrt_error *pjrt_enter(const pjrt_table *table, size_t function, void *args, size_t bytes)
 {
     union {
         size_t size;

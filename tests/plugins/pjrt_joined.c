@@ -50,7 +50,7 @@ static void must(bool condition, const char *what)
     abort();
 }
 
-static pjrt_error *call(int function, void *args, size_t bytes)
+static pjrt_error *call(size_t function, void *args, size_t bytes)
 {
     return pjrt_enter(real, function, args, bytes);
 }
