@@ -64,8 +64,10 @@ void ls_notebook_size(const char *name, size_t count);
 /* Memory of a variable, under a symbol that no other version of it has. */
 #define LS_NOTEBOOK_STORAGE(name, symbol)                                                                              \
     __attribute__((aligned(__alignof__(name)))) unsigned char ls_storage_##name[sizeof(name)] __asm__(#symbol);
-/* Initialise it, also if it is constant or an array. */
-#define LS_NOTEBOOK_SET(name, value) __builtin_memcpy((void *)&(name), (const void *)&(value), sizeof(name))
+/* Initialise it, also if it is constant or an array. By a call, since the time that compilers take for a function grows
+ * with the square of the assignments between two calls in it. */
+void ls_notebook_set(void *variable, const void *value, size_t size);
+#define LS_NOTEBOOK_SET(name, value) ls_notebook_set((void *)&(name), (const void *)&(value), sizeof(name))
 
 /* Show a variable as the result of the cell. A struct becomes its size: what is not chosen must compile, too. */
 #define LS_NOTEBOOK_IS_STRUCT(x)                                                                                       \

@@ -92,6 +92,11 @@ void session_tell(const session_message *message)
     if (!is_copy()) send(kernel_socket, message, sizeof *message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
+void ls_notebook_set(void *variable, const void *value, size_t size)
+{
+    memcpy(variable, value, size);
+}
+
 void ls_notebook_size(const char *name, size_t count)
 {
     session_message size = {.event = SESSION_SIZE, .number = (int64_t)count};

@@ -147,6 +147,10 @@ class Cells(unittest.TestCase):
         self.assertRegex(self.fails('int a3;\nputs("begun);\n').error(), r"In\[\d+\]:2:6: error: missing terminating")
         self.assertIn("incompatible", self.fails("int *q1 = 0; double *q2 = q1;").error())
 
+    def test_a_cell_may_have_a_thousand_variables(self):
+        self.ok("\n".join("int many_%d = %d;" % (i, i) for i in range(1000)))
+        self.shows("many_0 + many_500 + many_999", "1499")
+
     def test_a_missing_symbol_is_an_error(self):
         self.assertIn("no_such_function", self.fails("void no_such_function(void);\nno_such_function();").error())
 
