@@ -73,7 +73,7 @@ typedef struct ls_adamw_opts {
 #define ls_adamw_new(run, ...) LS_CALL_2(ls_adamw_new, ls_adamw_opts, run, __VA_ARGS__, )
 LS_API ls_optim *ls_adamw_new_sized(ls_run *run, ls_module *module, const ls_adamw_opts *opts, size_t opts_size);
 
-/* Divides by a running mean of squared gradients. PyTorch's, without .centered. */
+/* Divides by the root of a running mean of squared gradients. */
 typedef struct ls_rmsprop_opts {
     double lr LS_DEFAULT(1e-2);
     double alpha LS_DEFAULT(0.99); /* of the running mean; beta2 in groups */
@@ -81,6 +81,7 @@ typedef struct ls_rmsprop_opts {
     double weight_decay LS_DEFAULT(0), momentum LS_DEFAULT(0);
     bool maximize LS_DEFAULT(false), master_weights LS_DEFAULT(false), scattered LS_DEFAULT(false);
     const ls_state *parameters LS_DEFAULT(NULL);
+    bool centered LS_DEFAULT(false); /* divides by the root of their variance: the mean's square is subtracted */
     ls_options_end _ LS_DEFAULT({});
 } ls_rmsprop_opts;
 #define ls_rmsprop_opts_defaults .lr = 1e-2, .alpha = 0.99, .epsilon = 1e-8

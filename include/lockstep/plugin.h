@@ -120,7 +120,7 @@ typedef union ls_attrs {
     struct { double lr, beta1, beta2, epsilon, weight_decay, bias1, bias2; int32_t decoupled, maximize; } adam;
     /* sgd_step */
     struct { double lr, momentum, dampening, weight_decay; int32_t nesterov, first, maximize; } sgd;
-    /* rmsprop_step */
+    /* rmsprop_step, centered_rmsprop_step */
     struct { double lr, alpha, epsilon, weight_decay, momentum; int32_t maximize; } rmsprop;
     /* adagrad_step; lr: of this step, after its decay */
     struct { double lr, epsilon, weight_decay; int32_t maximize; } adagrad;
@@ -142,7 +142,7 @@ typedef struct ls_call {
      * attrs, which are then 0:
      *   operators that draw   u64 [2]: seed, and the base of attrs' offset (uniform .. randperm, dropout, ...)
      *   adam_step             f64 [3]: lr, bias1, bias2
-     *   sgd_step, rmsprop_step, adagrad_step   f64 [1]: lr
+     *   sgd_step, rmsprop_step, centered_rmsprop_step, adagrad_step   f64 [1]: lr
      *   unscale               f64 [1]: value
      *   fill                  f64 [1]: shift */
     const ls_operand *live;

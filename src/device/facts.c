@@ -16,7 +16,7 @@ const char *ls_op_name(ls_opcode op)
 
 /* ---- effects ---- */
 
-enum { FIRST = 1u << 0, SECOND = 1u << 1, THIRD = 1u << 2, FIFTH = 1u << 4, SIXTH = 1u << 5 };
+enum { FIRST = 1u << 0, SECOND = 1u << 1, THIRD = 1u << 2, FOURTH = 1u << 3, FIFTH = 1u << 4, SIXTH = 1u << 5 };
 
 ls_effects ls_op_effects(const ls_call *call)
 {
@@ -41,6 +41,7 @@ ls_effects ls_op_effects(const ls_call *call)
     case LS_OP_sgd_step: return (ls_effects){.outputs_read = FIRST | SECOND};
     case LS_OP_rmsprop_step:
     case LS_OP_adam_step: return (ls_effects){.outputs_read = FIRST | SECOND | THIRD};
+    case LS_OP_centered_rmsprop_step: return (ls_effects){.outputs_read = FIRST | SECOND | THIRD | FOURTH};
     default: return (ls_effects){0};
     }
 }
@@ -91,6 +92,7 @@ static int live_numbers(ls_call *call, double *at[LS_LIVE_MOST])
     case LS_OP_fill: return at[0] = &call->attrs.affine.shift, 1;
     case LS_OP_unscale: return at[0] = &call->attrs.scalar.value, 1;
     case LS_OP_sgd_step: return at[0] = &call->attrs.sgd.lr, 1;
+    case LS_OP_centered_rmsprop_step:
     case LS_OP_rmsprop_step: return at[0] = &call->attrs.rmsprop.lr, 1;
     case LS_OP_adagrad_step: return at[0] = &call->attrs.adagrad.lr, 1;
     case LS_OP_adam_step:

@@ -27,7 +27,8 @@ typedef struct ls_sgd {
 typedef struct ls_rmsprop {
     double gradient_sign, l2_decay;
     double alpha, blend; /* v = alpha * v + blend * gradient^2 */
-    double epsilon;      /* direction = gradient / (sqrt(v) + epsilon) */
+    double epsilon;      /* direction = gradient / (sqrt(v) + epsilon); centered: v - mean^2 instead of v, where
+                          * mean += blend * (gradient - mean) */
     double momentum;     /* buffer = momentum * buffer + direction, applied instead */
     double step;
 } ls_rmsprop;
@@ -43,10 +44,10 @@ ls_sgd ls_sgd_of(const ls_attrs *attrs);
 ls_rmsprop ls_rmsprop_of(const ls_attrs *attrs);
 ls_adagrad ls_adagrad_of(const ls_attrs *attrs);
 
-/* All arrays of one type, F32 or F64. p, m, v, sum and the momentum buffer (may be NULL) are updated. */
+/* All arrays of one type, F32 or F64. p, m, v, sum, mean and the momentum buffer (both may be NULL) are updated. */
 typedef void ls_adam_fn(int64_t n, void *p, void *m, void *v, const void *g, const ls_adam *how);
 typedef void ls_sgd_fn(int64_t n, void *p, void *buffer, const void *g, const ls_sgd *how);
-typedef void ls_rmsprop_fn(int64_t n, void *p, void *v, void *buffer, const void *g, const ls_rmsprop *how);
+typedef void ls_rmsprop_fn(int64_t n, void *p, void *v, void *mean, void *buffer, const void *g, const ls_rmsprop *how);
 typedef void ls_adagrad_fn(int64_t n, void *p, void *sum, const void *g, const ls_adagrad *how);
 /* Sum of squares, accumulated in f64. */
 typedef double ls_squares_fn(int64_t n, const void *x);

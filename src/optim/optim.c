@@ -268,8 +268,8 @@ static bool span_of(ls_optim *optim, ls_optim_slot *slot, const ls_tensor *gradi
     ls_tensor *parameter = updated(optim, slot);
     if (!parameter || !ls_slot_check_home(optim, slot, gradient)) return false;
     *span = (ls_optim_span){.parameter = parameter->view, .gradient = gradient->view, .step = slot->step + 1};
-    ls_operand *operands[2 + LS_MAX_MOMENTS] = {&span->parameter, &span->gradient, &span->moments[0],
-                                                &span->moments[1]};
+    ls_operand *operands[2 + LS_MAX_MOMENTS] = {&span->parameter, &span->gradient, &span->moments[0], &span->moments[1],
+                                                &span->moments[2]};
     if (!ls_slot_need_half(optim, slot)) return false;
     if (slot->half) span->half = slot->half->view;
     int moments = optim->rule->moment_count(&optim->groups[slot->group].now);

@@ -17,7 +17,7 @@
 #include "step/step.h"
 #include "tensor/state.h"
 
-enum { LS_MAX_MOMENTS = 2 };
+enum { LS_MAX_MOMENTS = 3 };
 
 typedef struct ls_optim_slot {
     char *name;

@@ -146,6 +146,27 @@ static void rmsprop_fill_call(const ls_optim *optim, const ls_optim_group_opts *
     call->attrs.rmsprop.maximize = optim->maximize;
 }
 
+static int centered_moment_count(const ls_optim_group_opts *settings)
+{
+    return 1 + rmsprop_moment_count(settings);
+}
+
+static void centered_fill_call(const ls_optim *optim, const ls_optim_group_opts *settings, const ls_optim_span *span,
+                               ls_call *call)
+{
+    rmsprop_fill_call(optim, settings, span, call);
+    call->op = LS_OP_centered_rmsprop_step;
+}
+
+static const ls_rule centered_rmsprop = {
+    .name = "centered RMSprop",
+    .moment_names = {"square_avg", "grad_avg", "momentum_buffer"},
+    .most_moments = 3,
+    .options = "momentum beta2 epsilon",
+    .moment_count = centered_moment_count,
+    .fill_call = centered_fill_call,
+};
+
 static const ls_rule rmsprop = {
     .name = "RMSprop",
     .moment_names = {"square_avg", "momentum_buffer"},
@@ -158,7 +179,8 @@ static const ls_rule rmsprop = {
 ls_optim *ls_rmsprop_new_sized(ls_run *run, ls_module *module, const ls_rmsprop_opts *given, size_t opts_size)
 {
     ls_rmsprop_opts opts = LS_OPTS_READ(ls_rmsprop_opts, given, opts_size);
-    return ls_optim_new(run, &rmsprop, opts.parameters ? opts.parameters : ls_object_parameters(module),
+    const ls_rule *rule = opts.centered ? &centered_rmsprop : &rmsprop;
+    return ls_optim_new(run, rule, opts.parameters ? opts.parameters : ls_object_parameters(module),
                         &(ls_optim){.defaults = {.lr = opts.lr,
                                                  .weight_decay = opts.weight_decay,
                                                  .momentum = opts.momentum,

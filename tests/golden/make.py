@@ -263,6 +263,9 @@ OPTIMISERS = {
     "adamw": lambda p: torch.optim.AdamW(p, lr=0.02),
     "rmsprop": lambda p: torch.optim.RMSprop(p, lr=0.02),
     "rmsprop_momentum": lambda p: torch.optim.RMSprop(p, lr=0.02, alpha=0.9, momentum=0.8, weight_decay=0.1),
+    "rmsprop_centered": lambda p: torch.optim.RMSprop(p, lr=0.02, centered=True),
+    "rmsprop_centered_momentum": lambda p: torch.optim.RMSprop(
+        p, lr=0.02, alpha=0.9, momentum=0.8, weight_decay=0.1, centered=True),
     "adagrad": lambda p: torch.optim.Adagrad(p, lr=0.1),
     "adagrad_decay": lambda p: torch.optim.Adagrad(p, lr=0.1, lr_decay=0.05, weight_decay=0.1, maximize=True),
     "adamw_decay": lambda p: torch.optim.AdamW(p, lr=0.02, weight_decay=0.3, maximize=True),

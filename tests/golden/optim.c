@@ -64,6 +64,17 @@ static ls_optim *rmsprop_momentum(ls_run *run, ls_module *m, bool scattered)
                           .scattered = scattered);
 }
 
+static ls_optim *rmsprop_centered(ls_run *run, ls_module *m, bool scattered)
+{
+    return ls_rmsprop_new(run, m, .lr = 0.02, .centered = true, .scattered = scattered);
+}
+
+static ls_optim *rmsprop_centered_momentum(ls_run *run, ls_module *m, bool scattered)
+{
+    return ls_rmsprop_new(run, m, .lr = 0.02, .alpha = 0.9, .momentum = 0.8, .weight_decay = 0.1, .centered = true,
+                          .scattered = scattered);
+}
+
 static ls_optim *adagrad(ls_run *run, ls_module *m, bool scattered)
 {
     return ls_adagrad_new(run, m, .lr = 0.1, .scattered = scattered);
@@ -82,9 +93,20 @@ static ls_optim *adagrad_decay(ls_run *run, ls_module *m, bool scattered)
 static const struct {
     const char *name;
     ls_optim *(*make)(ls_run *run, ls_module *m, bool scattered);
-} optimisers[] = {NAMED(sgd),          NAMED(sgd_momentum), NAMED(sgd_dampening),    NAMED(sgd_nesterov),
-                  NAMED(sgd_maximize), NAMED(adam),         NAMED(adam_decay),       NAMED(adamw),
-                  NAMED(adamw_decay),  NAMED(rmsprop),      NAMED(rmsprop_momentum), NAMED(adagrad),
+} optimisers[] = {NAMED(sgd),
+                  NAMED(sgd_momentum),
+                  NAMED(sgd_dampening),
+                  NAMED(sgd_nesterov),
+                  NAMED(sgd_maximize),
+                  NAMED(adam),
+                  NAMED(adam_decay),
+                  NAMED(adamw),
+                  NAMED(adamw_decay),
+                  NAMED(rmsprop),
+                  NAMED(rmsprop_momentum),
+                  NAMED(rmsprop_centered),
+                  NAMED(rmsprop_centered_momentum),
+                  NAMED(adagrad),
                   NAMED(adagrad_decay)};
 
 /* ---- the schedules of make.py ---- */

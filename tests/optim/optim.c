@@ -452,6 +452,26 @@ static void training_stops_when_nothing_improves(void)
 
 /* ---- misuse ---- */
 
+/* Their variance is 0, or by rounding less. */
+static void gradients_that_do_not_change_can_be_centered(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    ls_module *m = ls_module_new(run, "vector", NULL, NULL);
+    ls_tensor *w = ls_register_parameter(m, "w", ls_full(run, LS_F32, 0, 64)), *g = ls_rand(run, LS_F32, 64);
+    ls_optim *rmsprop = ls_rmsprop_new(run, m, .alpha = 0.5, .epsilon = 1, .centered = true);
+    ls_keep(g);
+    for (int i = 0; i < 100; i++) {
+        ls_mark mark = ls_scope_begin(run);
+        ls_zero_grad(rmsprop);
+        ls_backward(run, ls_sum(ls_mul(w, g)));
+        CHECK(ls_step(rmsprop));
+        ls_scope_end(run, mark, NULL);
+    }
+    CHECK(isfinite(ls_item(ls_sum(ls_detach(w)))));
+    CHECK(ls_is_valid(ls_state_find(ls_optim_state_dict(rmsprop), "w.grad_avg")));
+    CHECK(ls_finish(run) == 0);
+}
+
 static void misuse_is_an_error(void)
 {
     ls_run *run = ls_init(NULL, NULL);
@@ -572,6 +592,7 @@ int main(int argc, char **argv)
     CHECK_RUN(warm_ups_end_at_their_lowest_rate);
     CHECK_RUN(rates_fall_on_plateaus);
     CHECK_RUN(training_stops_when_nothing_improves);
+    CHECK_RUN(gradients_that_do_not_change_can_be_centered);
     CHECK_RUN(misuse_is_an_error);
     CHECK_RUN(memory_may_run_out);
     return check_done();

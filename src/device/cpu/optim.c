@@ -20,7 +20,7 @@ typedef struct step_run {
     ls_sgd sgd;
     ls_rmsprop rmsprop;
     ls_adagrad adagrad;
-    bool has_momentum;
+    bool has_momentum, is_centered;
 } step_run;
 
 static void run_adam(void *arg, int64_t first, int64_t n, void *const *p)
@@ -37,12 +37,14 @@ static void run_sgd(void *arg, int64_t first, int64_t n, void *const *p)
     run->sgd_kernel(n, p[0], run->has_momentum ? p[1] : NULL, p[run->has_momentum ? 2 : 1], &run->sgd);
 }
 
+/* p: parameter, v, mean?, momentum?, gradient */
 static void run_rmsprop(void *arg, int64_t first, int64_t n, void *const *p)
 {
     const step_run *run = arg;
     (void)first;
-    bool momentum = run->has_momentum;
-    run->rmsprop_kernel(n, p[0], p[1], momentum ? p[2] : NULL, p[momentum ? 3 : 2], &run->rmsprop);
+    void *const *next = p + 2;
+    void *mean = run->is_centered ? *next++ : NULL, *momentum = run->has_momentum ? *next++ : NULL;
+    run->rmsprop_kernel(n, p[0], p[1], mean, momentum, *next, &run->rmsprop);
 }
 
 static void run_adagrad(void *arg, int64_t first, int64_t n, void *const *p)
@@ -114,24 +116,38 @@ ls_status ls_cpu_sgd_step(const ls_call *call, ls_message *why)
     return write_half(call->out[0], call->n_out > 2 ? call->out[2] : NULL, why);
 }
 
-/* in: g, found?, factor?  out: p, v, momentum?, of one shape, updated, half?. All as above. */
-ls_status ls_cpu_rmsprop_step(const ls_call *call, ls_message *why)
+static ls_status rmsprop_step(const ls_call *call, bool centered, ls_message *why)
 {
     if (found_nonfinite(call)) return LS_OK;
     ls_dtype as = ls_compute_dtype(call->out[0]->dtype);
-    const ls_operand *momentum = call->n_out > 2 ? call->out[2] : NULL;
+    int last = centered ? 3 : 2;
+    bool momentum = call->n_out > last && call->out[last];
     step_run run = {.rmsprop_kernel = ls_optim_kernels_in_use()->rmsprop[as],
                     .rmsprop = ls_rmsprop_of(&call->attrs),
-                    .has_momentum = momentum != NULL};
+                    .has_momentum = momentum,
+                    .is_centered = centered};
     run.rmsprop.gradient_sign *= factor_of(call);
-    ls_iteration walk = {.count = momentum ? 4 : 3,
-                         .outputs = momentum ? 3 : 2,
-                         .operand = {call->out[0], call->out[1], momentum ? momentum : call->in[0], call->in[0]},
-                         .as = {as, as, as, as},
-                         .updates = true,
-                         .grain = ls_grain(2000)};
+    int updated = last + momentum;
+    ls_iteration walk = {.count = updated + 1, .outputs = updated, .updates = true, .grain = ls_grain(2000)};
+    for (int i = 0; i < walk.count; i++) {
+        walk.operand[i] = i < updated ? call->out[i] : call->in[0];
+        walk.as[i] = as;
+    }
     ls_iterate(&walk, run_rmsprop, &run);
-    return write_half(call->out[0], call->n_out > 3 ? call->out[3] : NULL, why);
+    return write_half(call->out[0], call->n_out > last + 1 ? call->out[last + 1] : NULL, why);
+}
+
+/* in: g, found?, factor?  out: p, v, momentum?, of one shape, updated, half?. All as above. */
+ls_status ls_cpu_rmsprop_step(const ls_call *call, ls_message *why)
+{
+    return rmsprop_step(call, false, why);
+}
+
+/* in: g, found?, factor?  out: p, v, mean, momentum?, of one shape, updated, half?. All as above.
+ * attrs.rmsprop: alpha is also that of the mean. */
+ls_status ls_cpu_centered_rmsprop_step(const ls_call *call, ls_message *why)
+{
+    return rmsprop_step(call, true, why);
 }
 
 /* in: g, found?, factor?  out: p, sum, of one shape, updated, half?. All as above. */

@@ -34,15 +34,20 @@
             p[i] = fma##f(-(type)how->step, d, p[i]);                                                                  \
         }                                                                                                              \
     }                                                                                                                  \
-    static void rmsprop_##dtype(int64_t n, void *parameters, void *squares, void *momentum, const void *gradients,     \
-                                const ls_rmsprop *how)                                                                 \
+    static void rmsprop_##dtype(int64_t n, void *parameters, void *squares, void *means, void *momentum,               \
+                                const void *gradients, const ls_rmsprop *how)                                          \
     {                                                                                                                  \
-        type *p = parameters, *v = squares, *buffer = momentum;                                                        \
+        type *p = parameters, *v = squares, *mean = means, *buffer = momentum;                                         \
         const type *g = gradients;                                                                                     \
         for (int64_t i = 0; i < n; i++) {                                                                              \
             type d = (type)how->l2_decay * p[i] + g[i] * (type)how->gradient_sign;                                     \
-            v[i] = (type)how->blend * d * d + v[i] * (type)how->alpha;                                                 \
-            d /= sqrt##f(v[i]) + (type)how->epsilon;                                                                   \
+            type spread = v[i] = (type)how->blend * d * d + v[i] * (type)how->alpha;                                   \
+            if (mean) {                                                                                                \
+                mean[i] += (type)how->blend * (d - mean[i]);                                                           \
+                spread -= mean[i] * mean[i];                                                                           \
+                if (spread < 0) spread = 0; /* by rounding, of gradients that do not change */                         \
+            }                                                                                                          \
+            d /= sqrt##f(spread) + (type)how->epsilon;                                                                 \
             if (buffer) d = buffer[i] = buffer[i] * (type)how->momentum + d;                                           \
             p[i] -= (type)how->step * d;                                                                               \
         }                                                                                                              \
