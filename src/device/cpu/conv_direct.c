@@ -405,6 +405,7 @@ bool ls_conv_direct_suits(const ls_walk *walk, const ls_gemm_kernel *kernel, int
 ls_status ls_conv_direct_run(ls_gemm_job *job, const ls_walk *walk, int64_t channels, int64_t taps_in_line,
                              ls_message *why)
 {
+    if (!job->m || !job->n) return LS_OK;
     const ls_gemm_kernel *kernel = job->kernel;
     direct_plan plan = {.job = job,
                         .walk = walk,
