@@ -34,15 +34,19 @@ typedef struct plan_key {
 enum { ADDS_NOTHING, ADDS_TO_OUT, ADDS_RESIDUAL };
 enum { ENDS_PLAIN, ENDS_WITH_BIAS, ENDS_WITH_RELU };
 
+/* Does the ReLU of a plan leave NaN as it is? */
+typedef enum nan_answer { NAN_UNKNOWN, NAN_KEPT, NAN_LOST } nan_answer;
+
 typedef struct plan {
     plan_key key;
     cublasLtMatmulDesc_t operation;
     cublasLtMatrixLayout_t a, b, out;
     cublasLtMatmulAlgo_t algorithm;
     size_t workspace;
+    int proposal;    /* of the library's: which one the algorithm is */
     bool is_refused; /* the library cannot do it */
-    bool loses_nan;  /* its ReLU does not leave NaN as it is */
     bool is_chosen;  /* nothing is left to be tried */
+    nan_answer nan;
     int uses;
 } plan;
 
@@ -184,37 +188,47 @@ static cublasStatus_t set_alignment(cublasLtMatmulPreference_t preference, uint3
     return status;
 }
 
-/* The library's proposals for a plan, the best first. */
-static cublasStatus_t propose(cuda_blas *blas, const plan *p, int most, cublasLtMatmulHeuristicResult_t *found,
-                              int *count)
+typedef struct proposals {
+    cublasLtMatmulHeuristicResult_t found[PROPOSALS];
+    int count;
+} proposals;
+
+/* The library's proposals for a plan, the best first: `most` or fewer. */
+static cublasStatus_t propose(cuda_blas *blas, const plan *p, int most, proposals *all)
 {
     cublasStatus_t status = set_alignment(blas->preference, (uint32_t)p->key.alignment);
+    all->count = 0;
     if (!status)
         status = cublasLtMatmulAlgoGetHeuristic(blas->handle, p->operation, p->a, p->b, p->out, p->out,
-                                                blas->preference, most, found, count);
-    return !status && !*count ? CUBLAS_STATUS_NOT_SUPPORTED : status;
+                                                blas->preference, most, all->found, &all->count);
+    return !status && !all->count ? CUBLAS_STATUS_NOT_SUPPORTED : status;
+}
+
+/* Let a plan have one of them; false, and it stays as it is: there is none of this number. */
+static bool take_proposal(plan *p, const proposals *all, int number)
+{
+    if (number < 0 || number >= all->count || all->found[number].state != CUBLAS_STATUS_SUCCESS) return false;
+    p->algorithm = all->found[number].algo;
+    p->workspace = all->found[number].workspaceSize;
+    p->proposal = number;
+    return true;
 }
 
 static ls_status plan_new(cuda_device *d, const plan_key *key, const void *bias, plan **to, ls_message *why)
 {
-    cuda_blas *blas = d->blas;
     plan *p = calloc(1, sizeof *p);
     if (!p) return cuda_refuse(why, LS_ERR_MEMORY, "no memory for the plan of a matrix product");
     p->key = *key;
-    cublasLtMatmulHeuristicResult_t found;
-    int count = 0;
+    proposals first;
     cublasStatus_t status = describe(p, d->tf32);
     if (!status && bias)
         status = cublasLtMatmulDescSetAttribute(p->operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
-    if (!status) status = propose(blas, p, 1, &found, &count);
+    if (!status) status = propose(d->blas, p, 1, &first);
+    if (!status && !take_proposal(p, &first, 0)) status = CUBLAS_STATUS_NOT_SUPPORTED;
     p->is_refused = is_refusal(status);
     if (status && !p->is_refused) {
         plan_free(p);
         return check(status, "no algorithm for a product", why);
-    }
-    if (!status) {
-        p->algorithm = found.algo;
-        p->workspace = found.workspaceSize;
     }
     *to = p;
     return LS_OK;
@@ -318,7 +332,7 @@ static ls_status run_once(cuda_device *d, cudaStream_t stream, const blas_produc
 
 /* ---- NaN --------------------------------------------------------------------------------------------------------- */
 
-/* What is looked at of a result: its first and its last numbers. */
+/* What is looked at of a result: the first and the last numbers. */
 #define LOOKED_AT 32
 
 static bool is_nan(ls_dtype dtype, uint16_t half)
@@ -327,26 +341,45 @@ static bool is_nan(ls_dtype dtype, uint16_t half)
 }
 
 /* The library says of its ReLU that it is max(x, 0), and nothing about NaN. It has many kernels, so each is asked: all
- * of a result is NaN if the bias is. The result is written, and the host waits. */
-static bool keeps_nan(cuda_device *d, cudaStream_t stream, const blas_product *p, const plan *with)
+ * of a result is NaN if the bias is. The result is written, and the host waits. NAN_UNKNOWN: it could not be asked. */
+static nan_answer ask_for_nan(cuda_device *d, cudaStream_t stream, const blas_product *p, const plan *with)
 {
     uint16_t seen[2 * LOOKED_AT];
-    int64_t count = p->n * p->out.pitch, some = count < LOOKED_AT ? count : LOOKED_AT;
-    const uint16_t *out = p->out.data;
+    size_t some = p->m < LOOKED_AT ? (size_t)p->m : LOOKED_AT, bytes = some * sizeof *seen;
+    const uint16_t *first = p->out.data, *last = first + (p->batch - 1) * p->out.batch_stride;
+    last += (p->n - 1) * p->out.pitch + p->m - (int64_t)some;
     blas_product asked = *p;
     ls_workspace space = {0};
     cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
-    bool kept = p->out.pitch == p->m && p->batch == 1 && cuda_take(d, (size_t)p->m * 2, &space, NULL) == LS_OK;
+    bool answered = cuda_take(d, (size_t)p->m * sizeof *seen, &space, NULL) == LS_OK;
     asked.bias = space.address;
-    kept = kept && cudaMemsetAsync(space.address, 0xff, (size_t)p->m * 2, stream) == cudaSuccess &&
-           run_once(d, stream, &asked, with, &status, NULL) == LS_OK && !status &&
-           cudaMemcpyAsync(seen, out, (size_t)some * 2, cudaMemcpyDeviceToHost, stream) == cudaSuccess &&
-           cudaMemcpyAsync(seen + some, out + count - some, (size_t)some * 2, cudaMemcpyDeviceToHost, stream) ==
-               cudaSuccess &&
-           cudaStreamSynchronize(stream) == cudaSuccess;
-    for (int64_t i = 0; kept && i < 2 * some; i++) kept = is_nan(p->out_type, seen[i]);
+    answered = answered && cudaMemsetAsync(space.address, 0xff, (size_t)p->m * sizeof *seen, stream) == cudaSuccess &&
+               run_once(d, stream, &asked, with, &status, NULL) == LS_OK && !status &&
+               cudaMemcpyAsync(seen, first, bytes, cudaMemcpyDeviceToHost, stream) == cudaSuccess &&
+               cudaMemcpyAsync(seen + some, last, bytes, cudaMemcpyDeviceToHost, stream) == cudaSuccess &&
+               cudaStreamSynchronize(stream) == cudaSuccess;
     cuda_give(d, space);
-    return kept;
+    if (!answered) {
+        (void)cudaGetLastError(); /* else the next operator is blamed for what went wrong */
+        return NAN_UNKNOWN;
+    }
+    for (size_t i = 0; i < 2 * some; i++)
+        if (!is_nan(p->out_type, seen[i])) return NAN_LOST;
+    return NAN_KEPT;
+}
+
+/* Ask the algorithm of a plan, and if it loses NaN, let the plan have the first proposal that does not. */
+static void keep_nan(cuda_device *d, cudaStream_t stream, const blas_product *p, plan *with)
+{
+    proposals all;
+    plan other = *with;
+    with->nan = ask_for_nan(d, stream, p, with);
+    if (with->nan != NAN_LOST || propose(d->blas, with, PROPOSALS, &all)) return;
+    for (int i = 0; i < all.count && with->nan == NAN_LOST; i++) {
+        if (i == with->proposal || !take_proposal(&other, &all, i)) continue;
+        other.nan = ask_for_nan(d, stream, p, &other);
+        if (other.nan == NAN_KEPT) *with = other;
+    }
 }
 
 /* ---- Trying ------------------------------------------------------------------------------------------------------ */
@@ -366,39 +399,28 @@ static float time_of(cuda_device *d, cudaStream_t stream, const blas_product *p,
     return ok ? ms : INFINITY;
 }
 
-typedef struct proposals {
-    cublasLtMatmulHeuristicResult_t found[PROPOSALS];
-    int count;
-} proposals;
-
-static void take_proposal(plan *p, const cublasLtMatmulHeuristicResult_t *proposal)
-{
-    p->algorithm = proposal->algo;
-    p->workspace = proposal->workspaceSize;
-}
-
 static int try_proposals(cuda_device *d, cudaStream_t stream, const blas_product *p, const plan *with,
                          const proposals *all, cudaEvent_t event[2])
 {
     float best = time_of(d, stream, p, with, event) * 0.98f; /* no change for nothing */
     plan other = *with;
-    int fastest = 0;
-    for (int i = 1; i < all->count; i++) {
-        take_proposal(&other, &all->found[i]);
-        float ms = all->found[i].state == CUBLAS_STATUS_SUCCESS ? time_of(d, stream, p, &other, event) : INFINITY;
-        if (ms >= best || (p->relu && !keeps_nan(d, stream, p, &other))) continue;
+    int fastest = with->proposal;
+    for (int i = 0; i < all->count; i++) {
+        if (i == with->proposal || !take_proposal(&other, all, i)) continue;
+        float ms = time_of(d, stream, p, &other, event);
+        if (ms >= best || (p->relu && ask_for_nan(d, stream, p, &other) != NAN_KEPT)) continue;
         best = ms;
         fastest = i;
     }
     return fastest;
 }
 
-/* The number of the fastest proposal, of which `with` has the first. The product is computed several times, into
- * scratch memory if it is added to what is there. Nothing that goes wrong here matters. */
+/* The number of the fastest proposal; CUDA_CHOICE_UNKNOWN: they could not be tried, which does not matter. The product
+ * is computed several times, into scratch memory if it is added to what is there. */
 static int find_fastest(cuda_device *d, cudaStream_t stream, const blas_product *p, const plan *with,
                         const proposals *all)
 {
-    int fastest = 0;
+    int fastest = CUDA_CHOICE_UNKNOWN;
     blas_product tried = *p;
     ls_workspace space = {0};
     cudaEvent_t event[2] = {NULL, NULL};
@@ -422,24 +444,33 @@ static bool is_worth_trying(const cuda_device *d, const blas_product *p)
     return !d->deterministic && (double)p->m * (double)p->n * (double)p->k * (double)p->batch >= TRIED_WORK;
 }
 
-/* Let a plan have the algorithm that is known to be the fastest. `may_try`: find out where it is not. */
-static void choose(cuda_device *d, cudaStream_t stream, const blas_product *p, bool may_try, plan *with)
+/* What a choice is kept for. */
+typedef struct question {
+    plan_key key;
+    int64_t tf32;
+} question;
+
+/* Let a plan have the algorithm that an earlier program found to be the fastest. */
+static void recall(cuda_device *d, plan *with)
 {
-    struct {
-        plan_key key;
-        int64_t tf32;
-    } question = {with->key, d->tf32};
-    cuda_choices *choices = d->blas->choices;
-    proposals all = {.count = 0};
-    int chosen = cuda_choices_find(choices, &question, sizeof question);
-    if (chosen == CUDA_CHOICE_UNKNOWN && !may_try) return;
+    question about = {with->key, d->tf32};
+    proposals all;
+    int chosen = cuda_choices_find(d->blas->choices, &about, sizeof about);
+    if (chosen == CUDA_CHOICE_UNKNOWN) return;
     with->is_chosen = true;
-    if (propose(d->blas, with, PROPOSALS, all.found, &all.count)) return;
-    if (chosen == CUDA_CHOICE_UNKNOWN) {
-        chosen = find_fastest(d, stream, p, with, &all);
-        cuda_choices_keep(choices, &question, sizeof question, chosen);
-    }
-    if (chosen < all.count && all.found[chosen].state == CUBLAS_STATUS_SUCCESS) take_proposal(with, &all.found[chosen]);
+    if (!propose(d->blas, with, PROPOSALS, &all)) take_proposal(with, &all, chosen);
+}
+
+/* Find out which algorithm is the fastest, for this program and later ones. */
+static void choose(cuda_device *d, cudaStream_t stream, const blas_product *p, plan *with)
+{
+    question about = {with->key, d->tf32};
+    proposals all;
+    with->is_chosen = true;
+    if (propose(d->blas, with, PROPOSALS, &all)) return;
+    int fastest = find_fastest(d, stream, p, with, &all);
+    cuda_choices_keep(d->blas->choices, &about, sizeof about, fastest);
+    take_proposal(with, &all, fastest);
 }
 
 ls_status cuda_blas_run(cuda_device *d, cudaStream_t stream, const blas_product *p, ls_message *why)
@@ -448,12 +479,11 @@ ls_status cuda_blas_run(cuda_device *d, cudaStream_t stream, const blas_product 
     plan *with = NULL;
     CUDA_TRY(plan_for(d, &key, p->bias, &with, why));
     if (with->is_refused) return cuda_product_plain(stream, p, why);
-    bool is_first = with->uses == 0;
+    if (with->uses == 0 && is_worth_trying(d, p)) recall(d, with);
     if (with->uses < TRIED_AFTER) with->uses++;
-    if (is_first && p->relu) with->loses_nan = !keeps_nan(d, stream, p, with);
-    if (with->loses_nan) return LS_ERR_UNSUPPORTED;
-    if (!with->is_chosen && (is_first || with->uses == TRIED_AFTER) && is_worth_trying(d, p))
-        choose(d, stream, p, !is_first, with);
+    if (p->relu && with->nan == NAN_UNKNOWN) keep_nan(d, stream, p, with);
+    if (p->relu && with->nan != NAN_KEPT) return LS_ERR_UNSUPPORTED;
+    if (with->uses == TRIED_AFTER && !with->is_chosen && is_worth_trying(d, p)) choose(d, stream, p, with);
     cublasStatus_t status;
     CUDA_TRY(run_once(d, stream, p, with, &status, why));
     with->is_refused = is_refusal(status);

@@ -25,7 +25,7 @@ enum { CUDA_CHOICE_UNKNOWN = -1, CUDA_MOST_CHOICE = 99 };
 
 /* The number that was kept for these bytes. */
 int cuda_choices_find(const cuda_choices *choices, const void *key, size_t size);
-/* Keep 0 .. CUDA_MOST_CHOICE for them, in place of what is known. */
+/* Keep 0 .. CUDA_MOST_CHOICE for them, in place of what is known; other numbers are not kept. */
 void cuda_choices_keep(cuda_choices *choices, const void *key, size_t size, int chosen);
 
 #ifdef __cplusplus

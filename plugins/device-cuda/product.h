@@ -31,7 +31,7 @@ typedef struct blas_product {
     bool accumulate;       /* added to what out holds, and rounded once */
 } blas_product;
 
-/* LS_ERR_UNSUPPORTED, without a message, where the library's ReLU would make NaN 0. */
+/* LS_ERR_UNSUPPORTED, without a message, where the library's ReLU would make NaN 0, or that cannot be found out. */
 ls_status cuda_blas_run(cuda_device *d, cudaStream_t stream, const blas_product *p, ls_message *why);
 /* cuda_blas_run() by a kernel of our own, slowly: for what the library refuses. */
 ls_status cuda_product_plain(cudaStream_t stream, const blas_product *p, ls_message *why);
