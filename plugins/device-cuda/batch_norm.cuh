@@ -112,19 +112,20 @@ struct batch_norm_data {
 };
 
 /* The last block of each group of channels is found by counting; every kernel leaves the counters at 0. There is one
- * compute stream, so no two kernels use them at once. */
+ * compute stream, so no two kernels use them at once. Where groups have several blocks, there are no more of them than
+ * a GPU runs blocks at once; those with one block need no counter, and may be any number. */
 enum { BATCH_NORM_COUNTERS = 16384, BATCH_NORM_THREADS = 256, BATCH_NORM_SLAB = 64 };
 static __device__ unsigned batch_norm_blocks_done[BATCH_NORM_COUNTERS];
 
 /* Call by all threads of a block after it has written its sums: true for the last of `blocks`. */
-static __device__ __forceinline__ bool last_block(int counter, unsigned blocks)
+static __device__ __forceinline__ bool last_block(int64_t counter, unsigned blocks)
 {
     __shared__ bool last;
     __threadfence();
     __syncthreads();
     if (threadIdx.x == 0) {
-        last = atomicAdd(batch_norm_blocks_done + counter, 1) == blocks - 1;
-        if (last) batch_norm_blocks_done[counter] = 0;
+        last = blocks == 1 || atomicAdd(batch_norm_blocks_done + counter, 1) == blocks - 1;
+        if (last && blocks > 1) batch_norm_blocks_done[counter] = 0;
     }
     __syncthreads();
     __threadfence();

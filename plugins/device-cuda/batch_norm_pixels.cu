@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(THREADS)
         for (int t = 0; t < below; t++) total += shared[(t * lanes + i / 16) * 17 + i % 16];
         mine[i] = total;
     }
-    if (!last_block((int)blockIdx.x, gridDim.y)) return;
+    if (!last_block(blockIdx.x, gridDim.y)) return;
 
     int64_t channel = (int64_t)blockIdx.x * lanes * 8 + threadIdx.x; /* lanes * 8 <= 64 */
     bool finishes = threadIdx.x < lanes * 8 && channel < b.channels;
@@ -181,9 +181,6 @@ ls_status batch_norm_pixels_sums(const cuda_device *d, cudaStream_t stream, ls_d
                                  const batch_norm_channels &c, void *space, ls_message *why)
 {
     grid g = sums_grid(d, dtype, b);
-    if (g.columns > BATCH_NORM_COUNTERS)
-        return cuda_refuse(why, LS_ERR_UNSUPPORTED, "%lld channels; a batch norm can have %d", (long long)b.channels,
-                           BATCH_NORM_COUNTERS * SLAB * 8);
     bool fast = whole(b);
     switch (dtype) {
     case LS_F16: (fast ? launch_sums<f16, true> : launch_sums<f16, false>)(stream, g, b, c, space); break;

@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(THREADS) plane_sums(batch_norm_data b, batch_n
         all[blockIdx.y * 2] = sum;
         all[blockIdx.y * 2 + 1] = second;
     }
-    if (!last_block((int)own, gridDim.y) || threadIdx.x) return;
+    if (!last_block(own, gridDim.y) || threadIdx.x) return;
     double one = 0, two = 0;
     for (unsigned i = 0; i < gridDim.y; i++) {
         one += __ldcg(all + i * 2);
@@ -73,9 +73,6 @@ __global__ void __launch_bounds__(THREADS) plane_sums(batch_norm_data b, batch_n
 ls_status batch_norm_planes_sums(const cuda_device *d, cudaStream_t stream, ls_dtype dtype, const batch_norm_data &b,
                                  const batch_norm_channels &c, void *space, ls_message *why)
 {
-    if (b.channels > BATCH_NORM_COUNTERS)
-        return cuda_refuse(why, LS_ERR_UNSUPPORTED, "%lld channels of planes; a batch norm can have %d",
-                           (long long)b.channels, BATCH_NORM_COUNTERS);
     dim3 blocks((unsigned)b.channels, (unsigned)sums_chunks(d, b));
     CUDA_FLOATING(dtype, why, plane_sums<T><<<blocks, THREADS, 0, stream>>>(b, c, space));
     return CUDA_LAUNCHED(why);

@@ -239,6 +239,8 @@ int main(int argc, char **argv)
     check((layer){5, 24, 13, true, true, true, LS_F32, planes});
     check((layer){5, 24, 13, false, true, false, LS_BF16, planes});
     check((layer){64, 72, 1, false, true, true, LS_F32, planes});
+    check((layer){3, 70001, 3, true, true, true, LS_F32, planes}); /* more channels than counters of blocks */
+    check((layer){4, 1100001, 1, false, true, true, LS_F32, last});
     if (timed && batch != 256) rates(64, 0);
     if (timed && batch != 64) rates(256, 1);
     return bare_end();
