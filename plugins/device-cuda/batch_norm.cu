@@ -14,20 +14,16 @@ template <typename W> __global__ void finish_channels(batch_norm_channels c, int
     if (i < n) write_channel<W>(c, read_channel(c, i), i, 0, 0, 0);
 }
 
-/* The square of the mean, in variances, above which the difference of sums in f32 has too few digits left. */
-#define MOST_MEAN 1000.0
-
 /* They are there already, of x and of its squares. Blocks are slabs of channels; `again`, of each: one of its channels
  * has a mean so large that the batch must be read after all, to be summed up without it. */
-template <typename W>
-__global__ void finish_sums(batch_norm_channels c, int64_t n, const float *first, const float *second, int *again)
+static __global__ void finish_sums(batch_norm_channels c, int64_t n, const float *first, const float *second,
+                                   int *again)
 {
     int64_t i = (int64_t)blockIdx.x * BATCH_NORM_SLAB + threadIdx.x;
     double sum = i < n ? first[i] : 0, squares = i < n ? second[i] : 0, mean = sum / c.count;
-    bool lost = squares - sum * mean < sum * mean / MOST_MEAN;
-    lost = __syncthreads_or(lost);
+    bool lost = __syncthreads_or(has_lost_digits(mean, squares / c.count - mean * mean));
     if (threadIdx.x == 0) again[blockIdx.x] = lost;
-    if (i < n && !lost) write_channel<W>(c, read_channel(c, i), i, 0, sum, squares);
+    if (i < n && !lost) write_channel<float>(c, read_channel(c, i), i, 0, sum, squares);
 }
 
 /* ---- a call ---- */
@@ -113,8 +109,7 @@ static ls_status gather(work *w, bool sums, ls_message *why)
     }
     if (w->has_sums) {
         int *again = (int *)(at + 3 * vector);
-        finish_sums<float>
-            <<<(unsigned)slabs, BATCH_NORM_SLAB, 0, w->stream>>>(w->channels, n, w->sums[0], w->sums[1], again);
+        finish_sums<<<(unsigned)slabs, BATCH_NORM_SLAB, 0, w->stream>>>(w->channels, n, w->sums[0], w->sums[1], again);
         w->channels.only = again;
     }
     ls_workspace space = {};

@@ -99,6 +99,13 @@ __device__ void write_channel(const batch_norm_channels &b, const channel_values
     ((W *)b.shift)[c] = found.shift;
 }
 
+/* Has the variance too few digits left, as the difference between the mean of squares, added up in f32, and the square
+ * of the mean? False for NaN. */
+static __device__ __forceinline__ bool has_lost_digits(double mean, double var)
+{
+    return var * 1000 < mean * mean;
+}
+
 /* ---- the batch ---- */
 
 /* Operands are dense and of one type. Rows of the mask are whole 64-bit words. */

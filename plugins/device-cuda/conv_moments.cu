@@ -242,9 +242,6 @@ static __global__ void __launch_bounds__(ADDERS) covariance(const float *product
 
 enum { FOLDERS = 256, OUTPUTS = FOLDERS / 32 /* of a block, one for each warp at last */, MOST_CHANNELS = FOLDERS };
 
-/* The square of a mean, in variances, above which moments in f32 have too few digits left. */
-#define MOST_MEAN 1000.0
-
 /* Sum and sum of squares of y less its first pixel, for OUTPUTS outputs, from all pixels: slow, and seldom needed. w:
  * [channels][OUTPUTS]; each warp gets those of one output. */
 template <typename T>
@@ -311,7 +308,7 @@ static __global__ void __launch_bounds__(FOLDERS)
     for (int i = lane; i < channels; i += 32) center += (double)w[i][warp] * mean[i];
     var = warp_sum(var), center = warp_sum(center);
     double m2 = var * c.count; /* NaN stays */
-    if (__syncthreads_or(var * MOST_MEAN < center * center)) {
+    if (__syncthreads_or(has_lost_digits(center, var))) {
         __shared__ double shared[FOLDERS / 32][2][OUTPUTS];
         double pivot, sum, squares;
         count_again(x, (int64_t)c.count, channels, w, shared, &pivot, &sum, &squares);
