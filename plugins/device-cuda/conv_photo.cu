@@ -37,7 +37,8 @@ struct photo {
     void *y;               /* [N,rows,columns,O] */
     int height, width, rows, columns;
     int bands;                  /* of ROWS rows, in an item */
-    float *sums;                /* [2,O,blocks]: of y, and of its squares */
+    float *pivot;               /* [O]: statistics are of y less this */
+    float *sums;                /* [2,O,blocks]: of that, and of its squares */
     const float *scale, *shift; /* [O] */
     bool relu;
 };
@@ -172,11 +173,12 @@ static __global__ void __launch_bounds__(THREADS, GROUPS == 1 ? 3 : 2) convolve(
     int64_t item = blockIdx.x / p.bands;
     weights<GROUPS> w;
     w.load(p.w);
-    float scale[GROUPS * 8], shift[GROUPS * 8], total[2][GROUPS * 8] = {};
+    float scale[GROUPS * 8], shift[GROUPS * 8], pivot[GROUPS * 8], total[2][GROUPS * 8] = {};
 #pragma unroll
-    for (int k = 0; WORK == NORMED && k < GROUPS * 8; k++) {
+    for (int k = 0; k < GROUPS * 8; k++) {
         int channel = k / 8 * OUTPUTS + lane % 4 * 8 + k % 8;
-        scale[k] = p.scale[channel], shift[k] = p.shift[channel];
+        if (WORK == STATISTICS) pivot[k] = p.pivot[channel];
+        if (WORK == NORMED) scale[k] = p.scale[channel], shift[k] = p.shift[channel];
     }
     load_lines(p, item, 2 * first - 1, lines);
     own_pairs own = pairs_of(pitch);
@@ -196,7 +198,10 @@ static __global__ void __launch_bounds__(THREADS, GROUPS == 1 ? 3 : 2) convolve(
 #pragma unroll
                 for (int k = 0; k < 8; k++) {
                     float value = found.of(pixel, group, k);
-                    if (WORK == STATISTICS) total[0][group * 8 + k] += value, total[1][group * 8 + k] += value * value;
+                    if (WORK == STATISTICS) {
+                        float away = value - pivot[group * 8 + k];
+                        total[0][group * 8 + k] += away, total[1][group * 8 + k] += away * away;
+                    }
                     if (WORK == NORMED) value = value * scale[group * 8 + k] + shift[group * 8 + k];
                     if (WORK == NORMED && p.relu && value < 0) value = 0; /* NaN stays */
                     out.element[k] = as<T>(value);
@@ -208,10 +213,26 @@ static __global__ void __launch_bounds__(THREADS, GROUPS == 1 ? 3 : 2) convolve(
     if (WORK == STATISTICS) write_totals<GROUPS>(p, total);
 }
 
+/* Of each channel, y of a pixel in the middle of the first photo: without it, the digits of a variance far below the
+ * square of the mean would be lost. A thread for each channel. */
+template <typename T>
+static __global__ void __launch_bounds__(MOST_GROUPS *OUTPUTS) find_pivots(const __grid_constant__ photo p)
+{
+    const T *x = (const T *)p.x, *w = (const T *)p.w + threadIdx.x * WINDOW * RUN;
+    int top = p.rows / 2 * 2 - 1, left = (p.columns / 2 * 2 - 1) * CHANNELS, width = p.width * CHANNELS;
+    float sum = 0;
+    for (int i = 0; i < WINDOW * RUN; i++) {
+        int line = top + i / RUN, at = left + i % RUN;
+        if (line >= 0 && line < p.height && at >= 0 && at < width)
+            sum += as<float>(x[(int64_t)line * width + at]) * as<float>(w[i]);
+    }
+    p.pivot[threadIdx.x] = sum;
+}
+
 /* The coefficients of a channel from the sums of all blocks; a block of threads for each channel. The sums are without
  * the bias of the convolution. */
 static __global__ void __launch_bounds__(THREADS)
-    finish(const float *sums, int64_t blocks, batch_norm_channels c, channels bias)
+    finish(const float *pivot, const float *sums, int64_t blocks, batch_norm_channels c, channels bias)
 {
     __shared__ double part[2][WARPS];
     int64_t channel_index = blockIdx.x;
@@ -227,7 +248,8 @@ static __global__ void __launch_bounds__(THREADS)
     total[0] = total[1] = 0;
     for (int w = 0; w < WARPS; w++) total[0] += part[0][w], total[1] += part[1][w];
     double added = channel(bias, channel_index, 0);
-    write_channel<float>(c, read_channel(c, channel_index), channel_index, added, total[0], total[1]);
+    write_channel<float>(c, read_channel(c, channel_index), channel_index, pivot[channel_index] + added, total[0],
+                         total[1]);
     ((float *)c.shift)[channel_index] += (float)added * ((const float *)c.scale)[channel_index];
 }
 
@@ -280,9 +302,10 @@ extern "C" ls_status conv_photo_norm(cuda_device *d, cudaStream_t stream, const 
     photo p = photo_of(conv, address);
     size_t blocks = (size_t)conv->n * (size_t)p.bands, outputs = (size_t)conv->o;
     ls_workspace space = {};
-    CUDA_TRY(cuda_take(d, (2 * outputs * blocks + 3 * outputs) * sizeof(float), &space, why));
+    CUDA_TRY(cuda_take(d, (2 * outputs * blocks + 4 * outputs) * sizeof(float), &space, why));
     p.sums = (float *)space.address;
-    float *coefficient = p.sums + 2 * outputs * blocks;
+    p.pivot = p.sums + 2 * outputs * blocks;
+    float *coefficient = p.pivot + outputs;
     batch_norm_channels c = {};
     c.training = true, c.count = (double)(conv->n * conv->out[0] * conv->out[1]);
     c.epsilon = call->attrs.conv.epsilon, c.momentum = call->attrs.conv.momentum;
@@ -291,8 +314,9 @@ extern "C" ls_status conv_photo_norm(cuda_device *d, cudaStream_t stream, const 
     c.scale = coefficient, c.slope = coefficient + outputs, c.shift = coefficient + 2 * outputs;
     p.scale = (const float *)c.scale, p.shift = (const float *)c.shift;
     p.relu = call->attrs.conv.activation == LS_ACT_RELU;
+    (conv->dtype == LS_F16 ? find_pivots<f16> : find_pivots<bf16>)<<<1, (unsigned)outputs, 0, stream>>>(p);
     launch<STATISTICS>(stream, conv, p);
-    finish<<<(unsigned)outputs, THREADS, 0, stream>>>(p.sums, (int64_t)blocks, c, channels_of(call->in[2]));
+    finish<<<(unsigned)outputs, THREADS, 0, stream>>>(p.pivot, p.sums, (int64_t)blocks, c, channels_of(call->in[2]));
     launch<NORMED>(stream, conv, p);
     cuda_give(d, space);
     return CUDA_LAUNCHED(why);
