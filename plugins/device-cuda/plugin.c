@@ -1,8 +1,7 @@
 /* plugin.c - the table of the CUDA device. */
 #include <lockstep/device.h>
 
-#include <stdio.h>
-
+#include "../names.h"
 #include "count.h"
 #include "entries.h"
 #include "fault.h"
@@ -42,12 +41,11 @@ __attribute__((visibility("default"))) ls_device_stats_fn ls_plugin_stats;
 void ls_plugin_stats(void *device, ls_device_counts *counts)
 {
     const cuda_device *d = device;
-    size_t used = 0;
     counts->host_calls = d->host_calls;
-    for (int op = 0; op < LS_OP_COUNT && used < sizeof counts->host_operators; op++)
+    counts->host_operators[0] = '\0';
+    for (int op = 0; op < LS_OP_COUNT; op++)
         if (d->host_ran[op])
-            used += (size_t)snprintf(counts->host_operators + used, sizeof counts->host_operators - used, "%s%s",
-                                     used ? " " : "", d->host->op_name((ls_opcode)op));
+            names_add(counts->host_operators, sizeof counts->host_operators, d->host->op_name((ls_opcode)op));
 }
 
 static const ls_device_table table = {
