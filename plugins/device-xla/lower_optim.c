@@ -88,10 +88,20 @@ void xla_sgd_step(xla_lowering *l, const ls_call *call)
     xla_out(l, 2, next);
 }
 
-/* in: g, found?  out: p, v, momentum?, updated, and half? */
-void xla_rmsprop_step(xla_lowering *l, const ls_call *call)
+/* What the gradient is divided by: of a centered step the root of the variance, which rounding may make negative. */
+static shlo_value spread_of(xla_lowering *l, guard skip, shlo_value d, shlo_value squares, double alpha)
 {
     shlo *s = &l->s;
+    shlo_value mean = xla_old(l, 2);
+    shlo_value next = shlo_add(s, mean, shlo_with(s, "multiply", shlo_sub(s, d, mean), 1 - alpha));
+    xla_out(l, 2, unless_found(s, skip, mean, next));
+    return shlo_with(s, "maximum", shlo_sub(s, squares, shlo_mul(s, next, next)), 0);
+}
+
+static void rmsprop_step(xla_lowering *l, const ls_call *call, bool centered)
+{
+    shlo *s = &l->s;
+    int last = centered ? 3 : 2; /* momentum */
     double alpha = call->attrs.rmsprop.alpha, decay = call->attrs.rmsprop.weight_decay;
     guard skip = guard_of(l);
     shlo_value p = xla_old(l, 0), v = xla_old(l, 1);
@@ -99,16 +109,29 @@ void xla_rmsprop_step(xla_lowering *l, const ls_call *call)
     shlo_value d = direction(s, xla_in_as(l, 0, p.type), p, call->attrs.rmsprop.maximize, decay);
     shlo_value square = shlo_mul(s, shlo_with(s, "multiply", d, 1 - alpha), d);
     shlo_value next_v = shlo_add(s, shlo_with(s, "multiply", v, alpha), square);
-    d = shlo_div(s, d, shlo_with(s, "add", shlo_unary(s, "sqrt", next_v), call->attrs.rmsprop.epsilon));
-    if (xla_has_out(call, 2)) {
-        shlo_value old = xla_old(l, 2);
+    shlo_value spread = centered ? spread_of(l, skip, d, next_v, alpha) : next_v;
+    d = shlo_div(s, d, shlo_with(s, "add", shlo_unary(s, "sqrt", spread), call->attrs.rmsprop.epsilon));
+    if (xla_has_out(call, last)) {
+        shlo_value old = xla_old(l, last);
         d = shlo_add(s, shlo_with(s, "multiply", old, call->attrs.rmsprop.momentum), d);
-        xla_out(l, 2, unless_found(s, skip, old, d));
+        xla_out(l, last, unless_found(s, skip, old, d));
     }
     shlo_value next = unless_found(s, skip, p, shlo_sub(s, p, shlo_mul(s, step, d)));
     xla_out(l, 0, next);
     xla_out(l, 1, unless_found(s, skip, v, next_v));
-    xla_out(l, 3, next);
+    xla_out(l, last + 1, next);
+}
+
+/* in: g, found?  out: p, v, momentum?, updated, and half? */
+void xla_rmsprop_step(xla_lowering *l, const ls_call *call)
+{
+    rmsprop_step(l, call, false);
+}
+
+/* in: g, found?  out: p, v, mean, momentum?, updated, and half? */
+void xla_centered_rmsprop_step(xla_lowering *l, const ls_call *call)
+{
+    rmsprop_step(l, call, true);
 }
 
 /* in: g, found?  out: p, sum, updated, and half? */

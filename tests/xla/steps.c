@@ -175,6 +175,52 @@ static void maxima_of_nan_are_nan(void)
     check_same("maxima", maxima);
 }
 
+enum { RULES = 8 };
+static int rule; /* that check_same() is to compare */
+
+static ls_optim *optimiser(ls_run *run, ls_module *m)
+{
+    switch (rule) {
+    case 0: return ls_sgd_new(run, m, .lr = 0.1, .momentum = 0.9, .weight_decay = 0.1);
+    case 1: return ls_adam_new(run, m, .lr = 0.1, .weight_decay = 0.1);
+    case 2: return ls_adamw_new(run, m, .lr = 0.1, .maximize = true);
+    case 3: return ls_adagrad_new(run, m, .lr = 0.1, .lr_decay = 0.1);
+    case 4: return ls_rmsprop_new(run, m, .lr = 0.1);
+    case 5: return ls_rmsprop_new(run, m, .lr = 0.1, .momentum = 0.8, .weight_decay = 0.1);
+    case 6: return ls_rmsprop_new(run, m, .lr = 0.1, .centered = true);
+    default: return ls_rmsprop_new(run, m, .lr = 0.1, .momentum = 0.8, .weight_decay = 0.1, .centered = true);
+    }
+}
+
+static ls_tensor *stepped(ls_run *run)
+{
+    float numbers[] = {0.5f, -1, 2, 0.25f, 1, -3};
+    ls_module *m = ls_module_new(run, "vector", NULL, NULL);
+    ls_tensor *w = ls_register_parameter(m, "w", ls_from(run, LS_F32, LS_SHAPE(6), numbers));
+    ls_optim *optim = optimiser(run, m);
+    for (int i = 0; i < 4; i++) {
+        ls_backward(run, ls_sum(ls_square(w)));
+        CHECK(ls_step(optim));
+        ls_zero_grad(optim);
+    }
+    ls_device_counts counts = ls_device_stats(run);
+    CHECK_MSG(counts.host_calls == 0, "on the host: %s", counts.host_operators);
+    return ls_detach(w);
+}
+
+static void every_rule_steps_as_on_the_cpu(void)
+{
+    static const char *const names[RULES] = {"SGD",
+                                             "Adam",
+                                             "AdamW",
+                                             "Adagrad",
+                                             "RMSprop",
+                                             "RMSprop with momentum",
+                                             "centered RMSprop",
+                                             "centered RMSprop with momentum"};
+    for (rule = 0; rule < RULES; rule++) check_same(names[rule], stepped);
+}
+
 static ls_tensor *picked(ls_run *run, int which, ls_tensor *x, ls_tensor *index)
 {
     if (which == 0) return ls_embedding(x, index);
@@ -225,5 +271,6 @@ int main(void)
     CHECK_RUN(whole_numbers_are_limited_at_one_end);
     CHECK_RUN(a_pixel_that_is_not_finite_stays_in_its_window);
     CHECK_RUN(maxima_of_nan_are_nan);
+    CHECK_RUN(every_rule_steps_as_on_the_cpu);
     return check_done();
 }
