@@ -141,8 +141,9 @@ typedef struct ls_call {
      * LS_TRAIT_LIVE_VALUES get them, so that the calls of one step equal those of the next. They replace members of
      * attrs, which are then 0:
      *   operators that draw   u64 [2]: seed, and the base of attrs' offset (uniform .. randperm, dropout, ...)
-     *   adam_step             f64 [3]: lr, bias1, bias2
-     *   sgd_step, rmsprop_step, centered_rmsprop_step, adagrad_step   f64 [1]: lr
+     *   adam_step             f64 [4]: lr, bias1, bias2, beta1
+     *   sgd_step, rmsprop_step, centered_rmsprop_step   f64 [2]: lr, momentum
+     *   adagrad_step          f64 [1]: lr
      *   unscale               f64 [1]: value
      *   fill                  f64 [1]: shift */
     const ls_operand *live;

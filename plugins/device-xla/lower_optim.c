@@ -38,17 +38,18 @@ void xla_adam_step(xla_lowering *l, const ls_call *call)
 {
     shlo *s = &l->s;
     bool decoupled = call->attrs.adam.decoupled;
-    double decay = call->attrs.adam.weight_decay, beta1 = call->attrs.adam.beta1, beta2 = call->attrs.adam.beta2;
+    double decay = call->attrs.adam.weight_decay, beta2 = call->attrs.adam.beta2;
     guard skip = guard_of(l);
     shlo_value p = xla_old(l, 0), m = xla_old(l, 1), v = xla_old(l, 2);
     shlo_type type = p.type;
     shlo_value lr = coefficient(l, 0, call->attrs.adam.lr), bias1 = coefficient(l, 1, call->attrs.adam.bias1);
-    shlo_value bias2 = coefficient(l, 2, call->attrs.adam.bias2);
+    shlo_value bias2 = coefficient(l, 2, call->attrs.adam.bias2), beta1 = coefficient(l, 3, call->attrs.adam.beta1);
+    shlo_value share = shlo_sub(s, shlo_number(s, SHLO_F64, 1, SHLO_SCALAR), beta1);
     shlo_value step = shlo_convert(s, shlo_div(s, lr, bias1), type);
     shlo_value unbias2 = shlo_convert(s, shlo_rsqrt(s, bias2), type);
     shlo_value d = direction(s, xla_in_as(l, 0, type), p, call->attrs.adam.maximize, decoupled ? 0 : decay);
 
-    shlo_value next_m = shlo_add(s, m, shlo_with(s, "multiply", shlo_sub(s, d, m), 1 - beta1));
+    shlo_value next_m = shlo_add(s, m, shlo_mul(s, shlo_convert(s, share, type), shlo_sub(s, d, m)));
     shlo_value square = shlo_mul(s, shlo_with(s, "multiply", d, 1 - beta2), d);
     shlo_value next_v = shlo_add(s, shlo_with(s, "multiply", v, beta2), square);
     shlo_value root = shlo_mul(s, shlo_unary(s, "sqrt", next_v), unbias2);
@@ -74,13 +75,13 @@ void xla_sgd_step(xla_lowering *l, const ls_call *call)
     shlo_value step = shlo_convert(s, coefficient(l, 0, call->attrs.sgd.lr), p.type);
     shlo_value d = direction(s, xla_in_as(l, 0, p.type), p, call->attrs.sgd.maximize, call->attrs.sgd.weight_decay);
     if (xla_has_out(call, 1)) {
-        double momentum = call->attrs.sgd.momentum;
+        shlo_value momentum = shlo_convert(s, coefficient(l, 1, call->attrs.sgd.momentum), p.type);
         shlo_value old = xla_old(l, 1), buffer = d;
         if (!call->attrs.sgd.first) {
             shlo_value fresh = shlo_with(s, "multiply", d, 1 - call->attrs.sgd.dampening);
-            buffer = shlo_add(s, shlo_with(s, "multiply", old, momentum), fresh);
+            buffer = shlo_add(s, shlo_mul(s, momentum, old), fresh);
         }
-        d = call->attrs.sgd.nesterov ? shlo_add(s, d, shlo_with(s, "multiply", buffer, momentum)) : buffer;
+        d = call->attrs.sgd.nesterov ? shlo_add(s, d, shlo_mul(s, momentum, buffer)) : buffer;
         xla_out(l, 1, unless_found(s, skip, old, buffer));
     }
     shlo_value next = unless_found(s, skip, p, shlo_sub(s, p, shlo_mul(s, step, d)));
@@ -113,7 +114,8 @@ static void rmsprop_step(xla_lowering *l, const ls_call *call, bool centered)
     d = shlo_div(s, d, shlo_with(s, "add", shlo_unary(s, "sqrt", spread), call->attrs.rmsprop.epsilon));
     if (xla_has_out(call, last)) {
         shlo_value old = xla_old(l, last);
-        d = shlo_add(s, shlo_with(s, "multiply", old, call->attrs.rmsprop.momentum), d);
+        shlo_value momentum = shlo_convert(s, coefficient(l, 1, call->attrs.rmsprop.momentum), p.type);
+        d = shlo_add(s, shlo_mul(s, momentum, old), d);
         xla_out(l, last, unless_found(s, skip, old, d));
     }
     shlo_value next = unless_found(s, skip, p, shlo_sub(s, p, shlo_mul(s, step, d)));

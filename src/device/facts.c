@@ -91,15 +91,16 @@ static int live_numbers(ls_call *call, double *at[LS_LIVE_MOST])
     switch (call->op) {
     case LS_OP_fill: return at[0] = &call->attrs.affine.shift, 1;
     case LS_OP_unscale: return at[0] = &call->attrs.scalar.value, 1;
-    case LS_OP_sgd_step: return at[0] = &call->attrs.sgd.lr, 1;
+    case LS_OP_sgd_step: return at[0] = &call->attrs.sgd.lr, at[1] = &call->attrs.sgd.momentum, 2;
     case LS_OP_centered_rmsprop_step:
-    case LS_OP_rmsprop_step: return at[0] = &call->attrs.rmsprop.lr, 1;
+    case LS_OP_rmsprop_step: return at[0] = &call->attrs.rmsprop.lr, at[1] = &call->attrs.rmsprop.momentum, 2;
     case LS_OP_adagrad_step: return at[0] = &call->attrs.adagrad.lr, 1;
     case LS_OP_adam_step:
         at[0] = &call->attrs.adam.lr;
         at[1] = &call->attrs.adam.bias1;
         at[2] = &call->attrs.adam.bias2;
-        return 3;
+        at[3] = &call->attrs.adam.beta1;
+        return 4;
     default: return 0;
     }
 }

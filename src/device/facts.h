@@ -11,7 +11,7 @@ size_t ls_op_attrs_size(ls_opcode op);
 
 /* ---- Live values: see ls_call.live ---- */
 
-enum { LS_LIVE_MOST = 3 };
+enum { LS_LIVE_MOST = 4 };
 /* Move the values that change from step to step out of the call's attributes; returns how many. 0 if they are a seed
  * and an offset. */
 int ls_call_take_live(ls_call *call, double number[LS_LIVE_MOST]);
