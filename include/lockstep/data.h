@@ -284,12 +284,14 @@ typedef struct ls_loader_opts {
     ls_dtype dtype LS_DEFAULT(LS_DTYPE_NONE);
     ls_sampler *sampler LS_DEFAULT(NULL); /* instead of .shuffle */
     ls_collate_fn *collate LS_DEFAULT(NULL);
-    void *user LS_DEFAULT(NULL);        /* of collate */
-    int64_t pad_multiple LS_DEFAULT(1); /* sizes that vary are padded to a multiple of this */
+    void *user LS_DEFAULT(NULL); /* of collate */
+    /* Sizes that vary are padded to a multiple of this. LS_AUTO: 1; for texts on a device that compiles every new shape
+     * (xla), 64, but no more than the longest text has. */
+    int64_t pad_multiple LS_DEFAULT(LS_AUTO);
     ls_options_end _ LS_DEFAULT({});
 } ls_loader_opts;
 #define ls_loader_opts_defaults                                                                                        \
-    .batch = LS_AUTO, .seed = LS_AUTO_SEED, .prefetch = 2, .workers = LS_AUTO, .pad_multiple = 1
+    .batch = LS_AUTO, .seed = LS_AUTO_SEED, .prefetch = 2, .workers = LS_AUTO, .pad_multiple = LS_AUTO
 #define ls_loader_new(run, ...) LS_CALL_2(ls_loader_new, ls_loader_opts, run, __VA_ARGS__, )
 LS_API ls_loader *ls_loader_new_sized(ls_run *run, ls_dataset *set, const ls_loader_opts *opts, size_t opts_size);
 LS_API void ls_loader_free(ls_loader *loader);

@@ -14,7 +14,8 @@ typedef struct ls_packing {
 } ls_packing;
 
 /* Packs sequences of up to `length` words. The host reads the lengths [B], so it waits for the device. All NULL if
- * there is no padding; an error if a length is not in 0 .. length. */
+ * there is no padding, or for a device that records steps: it would need a program for every number of words. An error
+ * if a length is not in 0 .. length. */
 ls_packing ls_packing_of(ls_tensor *lengths, int64_t length);
 
 /* The lengths [B] of a mask [B,S] that is nonzero at words. Returns the mask itself if lengths cannot replace it (words

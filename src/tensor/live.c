@@ -37,7 +37,7 @@ static bool has_numbers(const ls_live *live, const ls_device *device, const doub
 
 bool ls_submit_live(ls_run *run, ls_device *device, ls_call *call)
 {
-    if (!ls_wants_live(device)) return ls_submit(run, device, call);
+    if (!ls_records_steps(device)) return ls_submit(run, device, call);
     double number[LS_LIVE_MOST];
     int count = ls_call_take_live(call, number);
     if (!has_numbers(&run->live, device, number, count) && !begin_numbers(run, device, number, count)) return false;
@@ -68,7 +68,7 @@ static bool begin_drawing(ls_run *run, ls_device *device)
 
 ls_tensor *ls_draw(ls_run *run, ls_device *device, int64_t n, uint64_t *seed, uint64_t *offset)
 {
-    bool live = ls_wants_live(device);
+    bool live = ls_records_steps(device);
     if (live && !counts_from(&run->live, run, device) && !begin_drawing(run, device)) return &run->poison;
     *seed = live ? 0 : run->random.seed;
     *offset = run->random.offset - (live ? run->live.offset : 0);

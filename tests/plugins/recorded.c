@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 
 #include "check.h"
+#include "folder.h"
 #include "plugins/recording_device.h"
 
 enum { STEPS = 20, ROWS = 6 };
@@ -31,15 +32,15 @@ static ls_module *network(ls_run *run)
 /* Called after each step. */
 typedef void look_fn(int step);
 
-/* Twenty steps with a schedule and dropout; with a scaler, infinite inputs in the 9th make it skip one and lower the
- * scale. */
+/* Twenty steps with a schedule of rate and momentum, and with dropout; with a scaler, infinite inputs in the 9th make
+ * it skip one and lower the scale. */
 static outcome train(settings s, look_fn *look)
 {
     outcome out = {.scale = 1};
     ls_run *run = ls_init(NULL, NULL, .seed = 5, .device = s.device, .mixed_precision = s.precision);
     ls_module *net = network(run);
     ls_optim *adam = ls_adamw_new(run, net, .lr = 1e-2);
-    ls_schedule *schedule = ls_cosine_schedule_new(adam, STEPS, 0);
+    ls_schedule *schedule = ls_one_cycle_schedule_new(adam, .max_lr = 1e-2, .total_steps = STEPS);
     float x[STEPS * ROWS * 8];
     int64_t label[STEPS * ROWS];
     for (int i = 0; i < STEPS * ROWS * 8; i++) x[i] = sinf((float)(i * i % 97));
@@ -129,6 +130,49 @@ static void what_comes_from_the_host_does_not_cut_a_program(void)
     CHECK(ls_finish(run) == 0);
 }
 
+/* ---- texts of any length are few programs ---- */
+
+#define FOLDER "recorded_texts"
+
+static ls_loader *texts(ls_run *run)
+{
+    folder_fresh(FOLDER);
+    file_append(FOLDER "/vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n");
+    file_append(FOLDER "/texts.tsv", "sentence\n");
+    static const int words[] = {1, 3, 2, 70, 68};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        for (int w = 0; w < words[i]; w++) file_append(FOLDER "/texts.tsv", w + 1 < words[i] ? "a " : "a\n");
+    ls_tokenizer *tokenizer = ls_tokenizer_new(run, FOLDER "/vocab.txt");
+    return ls_loader_new(run, ls_text_dataset_new(tokenizer, FOLDER "/texts.tsv", .text = "sentence"));
+}
+
+/* With the token at either end, texts have 3, 5, 4, 72 and 70 tokens. */
+static void texts_have_few_lengths(void)
+{
+    static const int64_t recorded[] = {64, 64, 64, 72, 72}, plain[] = {3, 5, 4, 72, 70};
+    for (int device = 0; device < 2; device++) {
+        ls_run *run = ls_init(NULL, NULL, .device = device ? RECORDING_DEVICE : "cpu");
+        ls_module *model =
+            ls_bert_new(run, NULL, .vocab_size = 6, .hidden_size = 4, .num_hidden_layers = 1, .num_attention_heads = 1,
+                        .intermediate_size = 4, .max_position_embeddings = 72, .unpad = true);
+        ls_loader *loader = texts(run);
+        ls_prepare(run, model, loader);
+        ls_eval(model);
+        int64_t i = 0;
+        for (ls_batch b; ls_next(loader, &b); i++) {
+            if (device && i == 3) CHECK(report_of_device().same); /* the third text's program, and the second's */
+            ls_tensor *ids = ls_batch_field(&b, "input_ids");
+            int64_t want = (device ? recorded : plain)[i];
+            CHECK_MSG(ls_dim(ids, 1) == want, "%lld tokens instead of %lld", (long long)ls_dim(ids, 1),
+                      (long long)want);
+            ls_forward_all(model, ids, ls_batch_field(&b, "length"));
+        }
+        CHECK(i == 5);
+        CHECK_MSG(ls_finish(run) == 0, "%s", ls_error_message(run));
+    }
+    folder_remove(FOLDER);
+}
+
 /* ---- memory ends when nobody can ask for it any more ---- */
 
 static void little_outlives_a_step(int step)
@@ -159,6 +203,7 @@ int main(int argc, char **argv)
     CHECK_RUN(steps_in_bf16_are_one_program);
     CHECK_RUN(a_scale_that_changes_changes_no_program);
     CHECK_RUN(what_comes_from_the_host_does_not_cut_a_program);
+    CHECK_RUN(texts_have_few_lengths);
     CHECK_RUN(activations_end_within_their_step);
     return check_done();
 }

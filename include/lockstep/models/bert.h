@@ -47,7 +47,8 @@ typedef struct ls_bert_opts {
     double layer_norm_eps LS_DEFAULT(LS_AUTO_REAL), initializer_range LS_DEFAULT(LS_AUTO_REAL);
     const char *hidden_act LS_DEFAULT(NULL); /* "gelu", "gelu_new", "relu", "silu", ...; an unknown one lists all */
     /* If lengths are given, leave padding out of all computations, not only of attention: results are the same except
-     * for rounding and the numbers dropout draws. Reads the lengths in each pass, and so waits for the device. */
+     * for rounding and the numbers dropout draws. Reads the lengths in each pass, and so waits for the device. No
+     * effect on one that compiles every new shape (xla). */
     bool unpad LS_DEFAULT(false);
     /* Names of the labels, for config.json (id2label) and ls_bert_label(), ended by a NULL; without num_labels their
      * number counts. NULL: those of config.json if it has as many, else LABEL_0, ... */

@@ -12,6 +12,12 @@ typedef struct ls_cell {
     ls_shape shape; /* ndim -1: not set */
 } ls_cell;
 
+/* How varying sizes are rounded up. */
+typedef struct ls_rounding {
+    int64_t multiple; /* at least 1 */
+    int64_t most;     /* not beyond this, unless a sample is larger; 0: no limit */
+} ls_rounding;
+
 /* Shared by all samples of a loader. */
 typedef struct ls_reading {
     const ls_field *fields;   /* as in batches */
@@ -23,7 +29,7 @@ typedef struct ls_reading {
     bool as_bytes[LS_MAX_FIELDS];
     const ls_transform *transform;
     uint64_t sample_key, transform_key; /* keys of the epoch's random numbers */
-    int64_t pad_multiple;               /* varying sizes are rounded up to a multiple; at least 1 */
+    ls_rounding rounding;
 } ls_reading;
 
 /* Reused for many samples by one thread. All zero except `reading` is a valid initial state. */

@@ -222,7 +222,14 @@ static void copy_block(char *to, const char *data, ls_shape to_shape, ls_shape s
         copy_block(to + (size_t)i * to_step, data + (size_t)i * step, to_shape, shape, d + 1, element);
 }
 
-static ls_shape largest(const ls_cell *cells, int64_t count, const ls_field *field, int64_t multiple)
+static int64_t padded(int64_t size, ls_rounding rounding)
+{
+    int64_t rounded = (size + rounding.multiple - 1) / rounding.multiple * rounding.multiple;
+    if (!rounding.most || rounded <= rounding.most) return rounded;
+    return size > rounding.most ? size : rounding.most;
+}
+
+static ls_shape largest(const ls_cell *cells, int64_t count, const ls_field *field, ls_rounding rounding)
 {
     ls_shape most = ls_field_shape(field);
     for (int d = 0; d < most.ndim; d++)
@@ -231,7 +238,7 @@ static ls_shape largest(const ls_cell *cells, int64_t count, const ls_field *fie
         for (int d = 0; d < most.ndim; d++)
             if (cells[j].shape.dim[d] > most.dim[d]) most.dim[d] = cells[j].shape.dim[d];
     for (int d = 0; d < most.ndim; d++)
-        if (field->shape[d] == LS_ANY) most.dim[d] = (most.dim[d] + multiple - 1) / multiple * multiple;
+        if (field->shape[d] == LS_ANY) most.dim[d] = padded(most.dim[d], rounding);
     return most;
 }
 
@@ -240,7 +247,7 @@ static bool gather_cells(ls_run *run, ls_batch_slot *slot, const ls_reading *rea
 {
     const ls_field *field = &reading->fields[i];
     const ls_cell *cells = slot->cells[i];
-    ls_shape most = largest(cells, slot->count, field, reading->pad_multiple);
+    ls_shape most = largest(cells, slot->count, field, reading->rounding);
     size_t element = ls_dtype_size(field->dtype), bytes = (size_t)ls_shape_numel(most) * element;
     *shape = batch_shape(most, slot->count);
     char *to;

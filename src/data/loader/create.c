@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/opts.h"
 #include "data/loader/fields.h"
+#include "tensor/live.h"
 
 enum { MOST_WORKERS = 8, MOST_THREADS = 1024 };
 
@@ -37,7 +38,7 @@ static bool options_fit(ls_run *run, const ls_dataset *set, const ls_loader_opts
     bool stream = ls_dataset_is_stream(set);
     if (!in_range(run, ".batch", ls_opts_integer(o->batch, 1), 1, LS_MOST_SAMPLES) ||
         !in_range(run, ".prefetch", o->prefetch, 1, MOST_THREADS) ||
-        !in_range(run, ".pad_multiple", o->pad_multiple, 1, LS_MOST_SAMPLES) ||
+        !in_range(run, ".pad_multiple", ls_opts_integer(o->pad_multiple, 1), 1, LS_MOST_SAMPLES) ||
         !in_range(run, ".workers", ls_opts_integer(o->workers, 0), 0, MOST_THREADS))
         return false;
     if (set->count == 0 && set->base_count) {
@@ -59,12 +60,26 @@ static bool options_fit(ls_run *run, const ls_dataset *set, const ls_loader_opts
     return true;
 }
 
+/* A device that records steps needs a program for every length of a batch: few lengths are worth some padding. */
+static ls_rounding rounding_for(const ls_run *run, const ls_dataset *set, int64_t multiple)
+{
+    enum { FEW_LENGTHS = 64 };
+    if (multiple != LS_AUTO) return (ls_rounding){.multiple = multiple};
+    if (!ls_records_steps(run->device) || !set->length_of) return (ls_rounding){.multiple = 1};
+    ls_rounding rounding = {.multiple = FEW_LENGTHS};
+    for (int64_t i = 0; i < set->count; i++) {
+        int64_t length = ls_dataset_sample_length(set, i);
+        if (length > rounding.most) rounding.most = length;
+    }
+    return rounding;
+}
+
 static bool resolve_fields(ls_loader *loader)
 {
     ls_fields_wanted wanted = {.fields = loader->fields,
                                .transform = &loader->opts.transform,
                                .dtype = loader->opts.dtype,
-                               .pad_multiple = loader->opts.pad_multiple};
+                               .rounding = rounding_for(loader->object.run, loader->set, loader->opts.pad_multiple)};
     loader->prefetcher.set = loader->set;
     return ls_fields_resolve(loader->object.run, "ls_loader_new", loader->set, &wanted, &loader->prefetcher.reading);
 }

@@ -67,7 +67,7 @@ bool ls_fields_resolve(ls_run *run, const char *who, const ls_dataset *set, cons
                             .declared = set->fields,
                             .field_count = set->field_count,
                             .transform = wanted->transform,
-                            .pad_multiple = wanted->pad_multiple};
+                            .rounding = wanted->rounding};
     for (int i = 0; i < set->field_count; i++) {
         reading->as_bytes[i] = copied_as_bytes(run->device, &set->fields[i], &wanted->fields[i]);
         reading->bytes[i] = ls_field_bytes(&wanted->fields[i]);

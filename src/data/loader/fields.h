@@ -9,7 +9,7 @@ typedef struct ls_fields_wanted {
     ls_field *fields;        /* [LS_MAX_FIELDS], to be filled */
     ls_transform *transform; /* of images; completed by dtype */
     ls_dtype dtype;          /* of images; 0: the transform's */
-    int64_t pad_multiple;
+    ls_rounding rounding;
 } ls_fields_wanted;
 
 /* Fill wanted->fields, and `reading`, which then refers to them, to the transform and to the dataset. False, and an

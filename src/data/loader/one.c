@@ -16,7 +16,7 @@ int ls_dataset_sample_sized(ls_dataset *set, int64_t index, ls_tensor **fields, 
                0;
     ls_field formed[LS_MAX_FIELDS];
     ls_reading reading;
-    ls_fields_wanted wanted = {formed, &opts.transform, opts.dtype, .pad_multiple = 1};
+    ls_fields_wanted wanted = {formed, &opts.transform, opts.dtype, .rounding = {.multiple = 1}};
     if (!ls_fields_resolve(run, "ls_dataset_sample", set, &wanted, &reading)) return 0;
     reading.sample_key = ls_random_key(run->random.seed, 0, LS_RANDOM_SAMPLE);
     reading.transform_key = ls_random_key(run->random.seed, 0, LS_RANDOM_TRANSFORM);
