@@ -5,73 +5,16 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "check.h"
+#include "examples/glue_files.h"
 #include "folder.h"
 
 #define FOLDER "glue_example_test"
 
 enum { TRAIN = 96, DEV = 23, WRONG = 5 };
 
-static const char *const WORDS[3][2] = {{"bad", "awful"}, {"good", "lovely"}, {"plain", "usual"}};
-
-static uint32_t draw(uint32_t *state, uint32_t below)
-{
-    *state = *state * 1664525u + 1013904223u;
-    return (*state >> 8) % below;
-}
-
-static void make_model(const char *folder, double bias)
-{
-    ls_run *run = ls_init(NULL, NULL);
-    ls_module *model = ls_bert_for_sequence_classification_new(
-        run, NULL, .vocab_size = 37, .hidden_size = 32, .num_hidden_layers = 1, .num_attention_heads = 2,
-        .intermediate_size = 64, .max_position_embeddings = 64, .hidden_dropout_prob = 0,
-        .attention_probs_dropout_prob = 0, .initializer_range = 0.1);
-    ls_init_constant(ls_state_find(ls_parameters(model), "classifier.bias"), bias);
-    ls_save_model(run, model, folder);
-    CHECK(ls_finish(run) == 0);
-    char path[512];
-    snprintf(path, sizeof path, "%s/vocab.txt", folder);
-    FILE *file = fopen(path, "w");
-    fputs("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n", file);
-    for (int c = 'a'; c <= 'z'; c++) fprintf(file, "%c\n", c);
-    for (int i = 0; i < 6; i++) fprintf(file, "%s\n", WORDS[i / 2][i % 2]);
-    fclose(file);
-}
-
 static void a_model_to_start_from_is_made(void)
 {
-    make_model(FOLDER "/model", 0);
-}
-
-/* Some letters, with one word of the class among them where there is a class. */
-static void put_text(FILE *file, int class, uint32_t *random)
-{
-    uint32_t count = 2 + draw(random, 9), place = draw(random, count);
-    for (uint32_t w = 0; w < count; w++) {
-        if (w) fputc(' ', file);
-        if (w == place && class >= 0) fputs(WORDS[class][draw(random, 2)], file);
-        else fputc('a' + (int)draw(random, 26), file);
-    }
-}
-
-/* `pattern` has what a row is made of: l the label, t the text that decides, s another; the rest is copied. Classes
- * take turns. The last `wrong` rows have the label of the next class. */
-static void write_table(const char *path, const char *header, const char *pattern, const char *const *labels,
-                        int classes, int count, int wrong)
-{
-    uint32_t random = (uint32_t)count;
-    FILE *file = fopen(path, "w");
-    fputs(header, file);
-    for (int i = 0; i < count; i++) {
-        int class = i % classes;
-        for (const char *at = pattern; *at; at++)
-            if (*at == 'l') fputs(labels[(class + (i >= count - wrong)) % classes], file);
-            else if (*at == 't') put_text(file, class, &random);
-            else if (*at == 's') put_text(file, -1, &random);
-            else fputc(*at, file);
-    }
-    fclose(file);
+    make_classifier(FOLDER "/model", 0);
 }
 
 /* What it printed and said, to be freed. */
@@ -315,7 +258,7 @@ static void tasks_are_found_in_the_cache(void)
 
 static void a_broken_model_gets_no_scores(void)
 {
-    make_model(FOLDER "/broken", (double)NAN);
+    make_classifier(FOLDER "/broken", (double)NAN);
     char *said = glue("", SST2 "--max_steps 1 --model_name_or_path " FOLDER "/broken --output_dir " FOLDER "/none", 1);
     CHECK_MSG(strstr(said, "logits are not finite") && !strstr(said, "accuracy"), "%s", said);
     free(said);

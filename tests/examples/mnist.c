@@ -1,53 +1,17 @@
 /* mnist.c - the example of that name, run on digits made here: it learns, records and draws. */
-#include <stdint.h>
-
-#include "check.h"
+#include "examples/mnist_files.h"
 #include "folder.h"
 
 #define FOLDER "mnist_test"
 
-enum { SIDE = 28, TRAIN = 512, TEST = 200 };
-
-/* idx files: a magic number that tells type and dimensions, the sizes, the bytes. */
-static void write_u32(FILE *file, uint32_t value)
-{
-    for (int shift = 24; shift >= 0; shift -= 8) fputc((int)(value >> shift & 0xff), file);
-}
-
-/* "Digit" d is a bright block in one of ten places, on noise. */
-static void write_digits(const char *which, uint32_t count)
-{
-    char path[256];
-    snprintf(path, sizeof path, FOLDER "/data/%s-images-idx3-ubyte", which);
-    FILE *images = fopen(path, "wb");
-    snprintf(path, sizeof path, FOLDER "/data/%s-labels-idx1-ubyte", which);
-    FILE *labels = fopen(path, "wb");
-    write_u32(images, 0x803);
-    write_u32(labels, 0x801);
-    for (int i = 0; i < 3; i++) write_u32(images, i ? SIDE : count);
-    write_u32(labels, count);
-    uint32_t random = count;
-    for (uint32_t i = 0; i < count; i++) {
-        int digit = (int)(i * 7 % 10), left = digit % 5 * 5 + 1, top = digit / 5 * 12 + 3;
-        fputc(digit, labels);
-        for (int y = 0; y < SIDE; y++) {
-            for (int x = 0; x < SIDE; x++) {
-                random = random * 1664525u + 1013904223u;
-                bool bright = x >= left && x < left + 5 && y >= top && y < top + 9;
-                fputc((int)(random >> 26) + (bright ? 150 : 0), images);
-            }
-        }
-    }
-    fclose(images);
-    fclose(labels);
-}
+enum { TRAIN = 512, TEST = 200 };
 
 static void make_data(void)
 {
     folder_fresh(FOLDER);
     mkdir(FOLDER "/data", 0777);
-    write_digits("train", TRAIN);
-    write_digits("t10k", TEST);
+    write_digits(FOLDER "/data", "train", TRAIN);
+    write_digits(FOLDER "/data", "t10k", TEST);
 }
 
 static void it_learns_records_and_draws(void)

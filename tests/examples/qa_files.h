@@ -8,14 +8,9 @@
 #include <stdlib.h>
 
 #include "check.h"
+#include "examples/draw.h"
 
 static const char *const NUMBERS[] = {"zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"};
-
-static uint32_t draw(uint32_t *state, uint32_t below)
-{
-    *state = *state * 1664525u + 1013904223u;
-    return (*state >> 8) % below;
-}
 
 /* Make a model for texts of up to `tokens`, in a folder that is created if missing. */
 static void make_model(const char *to, int64_t tokens)
