@@ -49,6 +49,7 @@ typedef struct xla_lowering {
     const ls_host *host;
     xla_place *places; /* [mention] */
     const ls_call *call;
+    bool pads_lines;  /* the last dimension of a tensor takes room for 128 elements and more: on TPUs */
     bool is_joint;    /* a call is made by all processes together */
     bool can_fail;    /* a call has a condition that only the device can check */
     shlo_value fault; /* i32 []: 1 + the opcode of the first call whose condition was not met; 0: none */

@@ -3,7 +3,10 @@
  * Element i of a tensor uses lane i % 4 of the Philox block at offset + i / 4 (src/base/rng.h). Distributions are
  * made of the additions and multiplications of src/kernels/random.c, each rounded on its own: a compiler that fused
  * them into one operation would round once. It cannot where the bits of a product pass through `or` with a zero that
- * only the running program knows. */
+ * only the running program knows.
+ *
+ * A block's four lanes become four neighbours by a tensor [blocks,4]. Memory of TPUs is divided into lines of 128
+ * elements, of which it would use four: there, every element computes its whole block, which needs no memory at all. */
 #include <math.h>
 
 #include "lower_random.h"
@@ -13,6 +16,11 @@
 static shlo_value word(shlo *s, int64_t number)
 {
     return shlo_integer(s, SHLO_U32, number, SHLO_SCALAR);
+}
+
+static shlo_value integer_with(shlo *s, const char *op, shlo_value x, int64_t number)
+{
+    return shlo_binary(s, op, x, shlo_integer(s, x.type, number, SHLO_SCALAR));
 }
 
 /* The lower or the upper 32 bits of 64. */
@@ -30,7 +38,8 @@ static shlo_value high_word(shlo *s, shlo_value x)
 xla_drawing xla_draw(xla_lowering *l, uint64_t seed, uint64_t offset)
 {
     shlo *s = &l->s;
-    xla_drawing d = {.s = s, .seed = shlo_integer(s, SHLO_U64, (int64_t)seed, SHLO_SCALAR)};
+    xla_drawing d = {.s = s, .by_element = l->pads_lines};
+    d.seed = shlo_integer(s, SHLO_U64, (int64_t)seed, SHLO_SCALAR);
     d.counter = shlo_integer(s, SHLO_U64, (int64_t)offset, SHLO_SCALAR);
     if (l->call->live) {
         d.seed = shlo_bitcast(s, xla_live(l, 0), SHLO_U64);
@@ -42,16 +51,17 @@ xla_drawing xla_draw(xla_lowering *l, uint64_t seed, uint64_t offset)
     return d;
 }
 
-shlo_value xla_words(const xla_drawing *d, int64_t n)
+/* The lanes of the blocks at these numbers, counted from the drawing's first. */
+static void philox(const xla_drawing *d, shlo_value block, shlo_value c[4])
 {
     shlo *s = d->s;
-    int64_t blocks = (n + 3) / 4;
-    shlo_value counter = shlo_add(s, shlo_iota(s, SHLO_U64, SHLO_DIMS(blocks), 0), d->counter);
+    shlo_value counter = shlo_add(s, block, d->counter);
     shlo_value first = shlo_integer(s, SHLO_U64, 0xD2511F53, SHLO_SCALAR);
     shlo_value second = shlo_integer(s, SHLO_U64, 0xCD9E8D57, SHLO_SCALAR);
-    shlo_value zero = shlo_integer(s, SHLO_U32, 0, SHLO_DIMS(blocks));
-    shlo_value c[4] = {low_word(s, counter), high_word(s, counter), zero, zero};
     shlo_value key[2] = {low_word(s, d->seed), high_word(s, d->seed)};
+    c[0] = low_word(s, counter);
+    c[1] = high_word(s, counter);
+    c[2] = c[3] = shlo_integer(s, SHLO_U32, 0, block.dims);
     for (int round = 0; round < 10; round++) {
         shlo_value p0 = shlo_mul(s, shlo_convert(s, c[0], SHLO_U64), first);
         shlo_value p1 = shlo_mul(s, shlo_convert(s, c[2], SHLO_U64), second);
@@ -62,9 +72,39 @@ shlo_value xla_words(const xla_drawing *d, int64_t n)
         key[0] = shlo_add(s, key[0], word(s, 0x9E3779B9));
         key[1] = shlo_add(s, key[1], word(s, 0xBB67AE85));
     }
-    for (int lane = 0; lane < 4; lane++) c[lane] = shlo_reshape(s, c[lane], SHLO_DIMS(blocks, 1));
-    shlo_value all = shlo_reshape(s, shlo_concat(s, c, 4, 1), SHLO_DIMS(blocks * 4));
+}
+
+/* 0, 1, ..., n - 1 */
+static shlo_value indices(shlo *s, int64_t n)
+{
+    return shlo_iota(s, SHLO_U64, SHLO_DIMS(n), 0);
+}
+
+static shlo_value has_bit(shlo *s, shlo_value index, int bit)
+{
+    return shlo_compare(s, "NE", integer_with(s, "and", index, 1 << bit), shlo_integer(s, index.type, 0, SHLO_SCALAR));
+}
+
+/* [m] tensors, the first elements of all of them, then the second ones, ...: [n] */
+static shlo_value interleaved(shlo *s, shlo_value *parts, int count, int64_t n)
+{
+    int64_t m = shlo_numel(parts[0].dims);
+    for (int i = 0; i < count; i++) parts[i] = shlo_reshape(s, parts[i], SHLO_DIMS(m, 1));
+    shlo_value all = shlo_reshape(s, shlo_concat(s, parts, count, 1), SHLO_DIMS(m * count));
     return shlo_slice(s, all, SHLO_DIMS(0), SHLO_DIMS(n), SHLO_DIMS(1));
+}
+
+shlo_value xla_words(const xla_drawing *d, int64_t n)
+{
+    shlo *s = d->s;
+    shlo_value c[4];
+    if (!d->by_element) {
+        philox(d, indices(s, (n + 3) / 4), c);
+        return interleaved(s, c, 4, n);
+    }
+    shlo_value index = indices(s, n), is_odd = has_bit(s, index, 0);
+    philox(d, integer_with(s, "shift_right_logical", index, 2), c);
+    return shlo_select(s, has_bit(s, index, 1), shlo_select(s, is_odd, c[3], c[2]), shlo_select(s, is_odd, c[1], c[0]));
 }
 
 /* The upper 24 bits, of which uniform numbers are made. */
@@ -109,11 +149,6 @@ static shlo_value plus_number(const xla_drawing *d, shlo_value a, double b)
 static shlo_value then(const xla_drawing *d, shlo_value a, shlo_value b, double c)
 {
     return plus_number(d, times(d, a, b), c);
-}
-
-static shlo_value integer_with(shlo *s, const char *op, shlo_value x, int64_t number)
-{
-    return shlo_binary(s, op, x, shlo_integer(s, x.type, number, SHLO_SCALAR));
 }
 
 /* ---- normal numbers: see src/kernels/random.c ---- */
@@ -163,20 +198,34 @@ static shlo_value unit(const xla_drawing *d, shlo_value bits)
     return times_number(d, shlo_convert(d->s, bits, SHLO_F32), 0x1p-24);
 }
 
+/* The words of which elements 2 i and 2 i + 1 are made: those of these elements. They are pairs of lanes of a block;
+ * `even` and `odd` have an element for each pair, or for each element. */
+static void paired_words(const xla_drawing *d, int64_t n, shlo_value *even, shlo_value *odd)
+{
+    shlo *s = d->s;
+    shlo_value c[4];
+    if (!d->by_element) {
+        philox(d, indices(s, (n + 3) / 4), c);
+        *even = interleaved(s, (shlo_value[]){c[0], c[2]}, 2, (n + 1) / 2);
+        *odd = interleaved(s, (shlo_value[]){c[1], c[3]}, 2, (n + 1) / 2);
+        return;
+    }
+    shlo_value index = indices(s, n), is_second = has_bit(s, index, 1);
+    philox(d, integer_with(s, "shift_right_logical", index, 2), c);
+    *even = shlo_select(s, is_second, c[2], c[0]);
+    *odd = shlo_select(s, is_second, c[3], c[1]);
+}
+
 static shlo_value normal_numbers(const xla_drawing *d, int64_t n)
 {
     shlo *s = d->s;
-    int64_t pairs = (n + 1) / 2;
-    shlo_value bits = shlo_reshape(s, upper_bits(s, xla_words(d, pairs * 2)), SHLO_DIMS(pairs, 2));
-    shlo_dims step = SHLO_DIMS(1, 1);
-    shlo_value first = shlo_slice(s, bits, SHLO_DIMS(0, 0), SHLO_DIMS(pairs, 1), step);
-    shlo_value second = shlo_slice(s, bits, SHLO_DIMS(0, 1), SHLO_DIMS(pairs, 2), step);
-    shlo_value log = log_of(d, unit(d, integer_with(s, "add", first, 1)));
-    shlo_value radius = shlo_unary(s, "sqrt", times_number(d, log, -2)), sine, cosine;
-    sine_cosine(d, unit(d, second), &sine, &cosine);
+    shlo_value first, second, sine, cosine;
+    paired_words(d, n, &first, &second);
+    shlo_value log = log_of(d, unit(d, integer_with(s, "add", upper_bits(s, first), 1)));
+    shlo_value radius = shlo_unary(s, "sqrt", times_number(d, log, -2));
+    sine_cosine(d, unit(d, upper_bits(s, second)), &sine, &cosine);
     shlo_value z[] = {times(d, radius, cosine), times(d, radius, sine)};
-    shlo_value all = shlo_reshape(s, shlo_concat(s, z, 2, 1), SHLO_DIMS(pairs * 2));
-    return shlo_slice(s, all, SHLO_DIMS(0), SHLO_DIMS(n), SHLO_DIMS(1));
+    return d->by_element ? shlo_select(s, has_bit(s, indices(s, n), 0), z[1], z[0]) : interleaved(s, z, 2, n);
 }
 
 /* ---- the operators ---- */

@@ -9,6 +9,7 @@ typedef struct xla_drawing {
     shlo *s;
     shlo_value seed, counter; /* ui64 */
     shlo_value zero;          /* ui32: 0, which the compiler does not know */
+    bool by_element;          /* each element computes the block that it is of, and keeps nothing else */
 } xla_drawing;
 
 /* `seed` and `offset` of the call's attributes, to which its live values are added. */

@@ -4,7 +4,7 @@
  *
  * It checks what the plug-in passes: the number of this process and of all, and functions that get and put keys, by
  * which processes agree on the memory. PRETENDED_BY_LIBRARY names XLA's library; PRETENDED_CHIP, the only chip that a
- * process by itself can see. */
+ * process by itself can see; PRETENDED_PLATFORM, what it says it is. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -358,6 +358,16 @@ static pjrt_error *execute(void *block)
     return NULL;
 }
 
+static pjrt_error *platform_name(void *block)
+{
+    const char *pretended = getenv("PRETENDED_PLATFORM");
+    if (!pretended) return real->function[PJRT_Client_PlatformName](block);
+    pjrt_list_args *args = block;
+    args->list = pretended;
+    args->length = strlen(pretended);
+    return NULL;
+}
+
 __attribute__((visibility("default"))) const pjrt_table *GetPjrtApi(void);
 
 const pjrt_table *GetPjrtApi(void)
@@ -377,6 +387,7 @@ const pjrt_table *GetPjrtApi(void)
     table->function[PJRT_Client_Devices] = client_devices;
     table->function[PJRT_Client_AddressableDevices] = client_addressable;
     table->function[PJRT_Client_Compile] = client_compile;
+    table->function[PJRT_Client_PlatformName] = platform_name;
     table->function[PJRT_LoadedExecutable_Execute] = execute;
     return table;
 }
