@@ -1,5 +1,5 @@
-/* drawn.c - random numbers on TPUs, where every element computes the whole block that it is of, are those of the CPU. XLA's
- * CPU library computes them here, and says that it is a TPU. */
+/* drawn.c - random numbers on TPUs, where every element computes the whole block that it is of, are those of the CPU.
+ * XLA's CPU library computes them here, and says that it is a TPU. */
 #include <lockstep.h>
 
 #include "check.h"
