@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "../thread.h"
 #include "nccl.h"
 
 typedef struct group {
@@ -165,8 +166,10 @@ static ls_status connect(group *g, const char id[LS_GROUP_ID_BYTES], ls_message 
     CUDA_TRY(cuda_enter(g->device, why));
     CUDA_TRY(cuda_check(cudaEventCreateWithFlags(&g->last, cudaEventDisableTiming), "event", why));
     CUDA_TRY(settle(g, "opening", g->nccl->open(&g->comm, g->size, made, g->rank, &config), why));
-    g->watched = g->limit && pthread_create(&g->watcher, NULL, watch, g) == 0;
-    return LS_OK;
+    if (!g->limit) return LS_OK;
+    g->watched = thread_start(&g->watcher, watch, g);
+    return g->watched ? LS_OK
+                      : cuda_refuse(why, LS_ERR_MEMORY, "no thread can be started that gives up late collectives");
 }
 
 static ls_status group_open(void *device, const char id[LS_GROUP_ID_BYTES], int rank, int size, void **out,

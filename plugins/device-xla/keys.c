@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../thread.h"
 #include "pjrt.h"
 
 enum { MOST_BYTES = 64 << 20 }; /* of a key or value */
@@ -192,17 +193,6 @@ static void *listen_for_others(void *of)
     return NULL;
 }
 
-/* No signals reach the thread, or those that it starts: they are for the program's own, as with the library's. */
-static bool start_thread(pthread_t *thread, void *(*body)(void *of), void *of)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    bool started = pthread_create(thread, NULL, body, of) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return started;
-}
-
 static ls_status start(xla_keys *keys, bool is_local, ls_message *why)
 {
     struct sockaddr_in here = {.sin_family = AF_INET,
@@ -214,7 +204,7 @@ static ls_status start(xla_keys *keys, bool is_local, ls_message *why)
                 listen(keys->listener, SOMAXCONN) == 0 &&
                 getsockname(keys->listener, (struct sockaddr *)&here, &size) == 0 &&
                 getrandom(keys->place.secret, sizeof keys->place.secret, 0) == (ssize_t)sizeof keys->place.secret &&
-                start_thread(&thread, listen_for_others, keys);
+                thread_start(&thread, listen_for_others, keys);
     if (!done)
         return xla_refuse(why, LS_ERR_IO, "device \"xla\": no port where its processes could meet: %s",
                           strerror(errno));
