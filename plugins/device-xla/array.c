@@ -28,6 +28,7 @@ ls_status pjrt_array_download(const pjrt *p, pjrt_team team, const pjrt_array *a
 
 void pjrt_array_drop(const pjrt *p, pjrt_array *array)
 {
+    if (!array->on[0]) return;
     for (int i = 0; i < PJRT_MOST_CHIPS && array->on[i]; i++) pjrt_drop(p, array->on[i]);
     *array = (pjrt_array){{0}};
 }

@@ -18,15 +18,6 @@ static struct {
     xla_program *bucket[BUCKETS];
 } cache = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* ---- keys ---- */
-
-/* Memory that was released needs no results, and may be used by others. */
-static void say_fates(xla_device *d)
-{
-    xla_recording *r = &d->recording;
-    for (size_t m = 1; m <= r->mentions; m++) xla_say(r, &xla_mentioned(d, m)->is_released, sizeof(bool));
-}
-
 /* ---- programs ---- */
 
 static void program_free(const pjrt *p, xla_program *program)
@@ -101,7 +92,7 @@ static void add(xla_program *program)
 ls_status xla_program_get(xla_device *d, const xla_program **program, ls_message *why)
 {
     uint64_t hash[2];
-    say_fates(d);
+    xla_recording_end(d);
     if (d->recording.failed) return xla_refuse(why, LS_ERR_MEMORY, "no host memory to record a step");
     xla_hash(d->recording.key, d->recording.key_bytes, hash);
     if (d->recording.is_joint) XLA_TRY(xla_compare_programs(d, hash, why));

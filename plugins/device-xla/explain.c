@@ -74,7 +74,8 @@ xla_outline *xla_outline_new(const xla_device *d)
 {
     xla_outline *o = calloc(1, sizeof *o + d->recording.calls * sizeof *o->line);
     if (!o) return NULL;
-    for (const xla_note *n = d->recording.first; n; n = n->next) o->line[o->calls++] = line_of(d, &n->call);
+    xla_reader reader = {0};
+    for (xla_recorded r; xla_read(d, &reader, &r);) o->line[o->calls++] = line_of(d, &r.call);
     return o;
 }
 

@@ -18,20 +18,33 @@ static inline uint64_t xla_hash_blend(uint64_t x)
     return x ^ x >> 32;
 }
 
-static inline void xla_hash(const void *bytes, size_t count, uint64_t hash[2])
+/* Mix two words into the state. */
+static inline void xla_hash_add(uint64_t state[2], const uint64_t word[2])
 {
     const uint64_t first = 0x9e3779b97f4a7c15u, second = 0xc2b2ae3d27d4eb4fu;
+    state[0] = xla_hash_turn(state[0] ^ word[0] * first, 31) * second + state[1];
+    state[1] = xla_hash_turn(state[1] ^ word[1] * second, 33) * first + state[0];
+}
+
+/* Two chains, which a CPU follows at the same time. */
+static inline void xla_hash(const void *bytes, size_t count, uint64_t hash[2])
+{
     const uint8_t *at = bytes;
-    uint64_t a = count, b = ~(uint64_t)count, word[2];
-    for (size_t n; count; at += n, count -= n) {
-        n = count < sizeof word ? count : sizeof word;
-        word[0] = word[1] = 0;
-        memcpy(word, at, n);
-        a = xla_hash_turn(a ^ word[0] * first, 31) * second + b;
-        b = xla_hash_turn(b ^ word[1] * second, 33) * first + a;
+    uint64_t even[2] = {count, ~(uint64_t)count}, odd[2] = {0}, word[4];
+    for (size_t n = count; n; at += sizeof word, n -= sizeof word) {
+        if (n < sizeof word) {
+            memset(word, 0, sizeof word);
+            memcpy(word, at, n);
+            n = sizeof word;
+        } else {
+            memcpy(word, at, sizeof word);
+        }
+        xla_hash_add(even, word);
+        xla_hash_add(odd, word + 2);
     }
-    hash[0] = xla_hash_blend(a + xla_hash_blend(b));
-    hash[1] = xla_hash_blend(b ^ hash[0]);
+    xla_hash_add(even, odd);
+    hash[0] = xla_hash_blend(even[0] + xla_hash_blend(even[1]));
+    hash[1] = xla_hash_blend(even[1] ^ hash[0]);
 }
 
 #endif

@@ -70,17 +70,19 @@ ls_status xla_run_on_host(xla_device *d, const ls_call *call, ls_message *why)
 }
 
 /* Give the operands of a recorded call their addresses back: those of storages in place of mentions. */
-static void unrecord(const xla_device *d, xla_note *n)
+static void unrecord(const xla_device *d, xla_recorded *r)
 {
-    for (ls_operand *x = n->operand; x < n->operand + xla_operands(&n->call); x++)
+    int count = r->call.n_in + r->call.n_out + 1;
+    for (ls_operand *x = r->operand; x < r->operand + count; x++)
         if (x->data) x->data = xla_address(d->recording.mentioned[xla_number(x->data)], xla_offset(x->data));
 }
 
 ls_status xla_run_recording_on_host(xla_device *d, ls_message *why)
 {
-    for (xla_note *n = d->recording.first; n; n = n->next) {
-        unrecord(d, n);
-        XLA_TRY(run(d, &n->call, why));
+    xla_reader reader = {0};
+    for (xla_recorded r; xla_read(d, &reader, &r);) {
+        unrecord(d, &r);
+        XLA_TRY(run(d, &r.call, why));
     }
     return LS_OK;
 }

@@ -7,14 +7,16 @@
 /* A recording this long is executed: memory of activations would pile up in loops without marks. */
 enum { MOST_CALLS = 20000 };
 
+/* A process that trains alone has no second thread that calls the device. To lock and unlock for every call would take
+ * as long as to record it. */
 static void enter(xla_device *d)
 {
-    pthread_mutex_lock(&d->lock);
+    if (d->has_peers) pthread_mutex_lock(&d->lock);
 }
 
 static ls_status leave(xla_device *d, ls_status status)
 {
-    pthread_mutex_unlock(&d->lock);
+    if (d->has_peers) pthread_mutex_unlock(&d->lock);
     return status;
 }
 
@@ -198,8 +200,8 @@ static ls_status device_open(const ls_host *host, const ls_device_open_args *arg
     d->pjrt = p;
     d->team = team;
     d->joint = joint;
-    if (args->peers) d->peers = *args->peers;
-    d->recording.end = &d->recording.first;
+    d->has_peers = args->peers != NULL;
+    if (d->has_peers) d->peers = *args->peers;
     pthread_mutex_init(&d->lock, NULL);
     *device = d;
     if (!xla_is_rehearsal(d)) return LS_OK;

@@ -3,7 +3,6 @@
  * Its arguments are the storages that are read before they are written, its results those that were written and live
  * on. An argument that is overwritten gives its memory to the result, one that was released to whichever can use it. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "cache.h"
 
@@ -107,9 +106,10 @@ static void find_arguments(const xla_device *d, const xla_place *places, xla_pro
 static void write_all(const xla_device *d, xla_lowering *l, xla_program *program, shlo_value *result, shlo *text)
 {
     set_places(d, l->places);
-    for (const xla_note *n = d->recording.first; n; n = n->next) {
-        l->call = &n->call;
-        xla_lowering_of(n->call.op)(l, &n->call);
+    xla_reader reader = {0};
+    for (xla_recorded r; xla_read(d, &reader, &r);) {
+        l->call = &r.call;
+        xla_lowering_of(r.call.op)(l, &r.call);
     }
     program->is_joint = l->is_joint;
     program->can_fail = l->can_fail;
@@ -124,7 +124,6 @@ ls_status xla_program_write(const xla_device *d, xla_program *program, shlo *tex
 {
     size_t room = d->recording.mentions + 1;
     xla_lowering l = {.host = d->host, .places = calloc(room, sizeof *l.places)};
-    l.pads_lines = strcmp(d->pjrt->platform, "tpu") == 0;
     shlo_value *result = calloc(room, sizeof *result);
     program->in = calloc(room, sizeof *program->in);
     program->out = calloc(room, sizeof *program->out);

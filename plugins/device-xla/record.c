@@ -1,7 +1,8 @@
-/* record.c - keeps the calls of a step until it is executed, and the key that tells it from other steps.
+/* record.c - keeps the calls of a step until it is executed, as the key that tells it from other steps.
  *
  * The key has everything that the program depends on: operators, attributes, shapes, layouts, which memory is the same,
- * and, added when the recording ends, what happens to that memory (step.c). */
+ * and, added when the recording ends, what happens to that memory. It is short, since all of it is hashed in every
+ * step. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,14 +27,6 @@ static uint8_t *key_room(xla_recording *r, size_t bytes)
     return r->key + r->key_bytes;
 }
 
-void xla_say(xla_recording *r, const void *bytes, size_t count)
-{
-    uint8_t *at = key_room(r, count);
-    if (!at) return;
-    memcpy(at, bytes, count);
-    r->key_bytes += count;
-}
-
 /* Append to a key that has room for it, and return where it goes on. */
 static uint8_t *put(uint8_t *at, const void *bytes, size_t count)
 {
@@ -52,25 +45,23 @@ static uint8_t *put_numbers(uint8_t *at, const int64_t *numbers, int count)
     return at;
 }
 
-static void say_storage(xla_recording *r, const xla_storage *s)
+/* A storage: what is known of it, a positive number, and the dimensions that fill it. */
+static int64_t facts_of(const xla_storage *s)
 {
-    uint8_t *at = key_room(r, (2 + SHLO_MAX_DIMS) * sizeof(int64_t));
-    if (!at) return;
-    at = put_number(at, (int64_t)s->bytes);
-    at = put_number(at, (int64_t)s->dtype << 32 | (int64_t)s->is_exact << 31 | s->dims.n << 2 | s->is_batch << 1 |
-                            xla_has_contents(s));
-    r->key_bytes = (size_t)(put_numbers(at, s->dims.at, s->dims.n) - r->key);
+    return (int64_t)s->dtype << 32 | s->is_exact << 10 | s->is_batch << 9 | xla_has_contents(s) << 8 | s->dims.n;
 }
 
-enum { MOST_OF_OPERAND = (2 + 2 * LS_MAX_DIMS) * sizeof(int64_t) };
-
-static uint8_t *put_operand(uint8_t *at, const ls_operand *x)
+static int dims_of_facts(int64_t facts)
 {
-    at = put_number(at, x ? (int64_t)x->dtype << 32 | x->ndim : 0);
-    if (!x) return at;
-    at = put_numbers(at, x->dim, x->ndim);
-    at = put_numbers(at, x->stride, x->ndim);
-    return put_number(at, (int64_t)(uintptr_t)x->data);
+    return facts & 0xff;
+}
+
+static void put_storage(xla_recording *r, const xla_storage *s)
+{
+    uint8_t *at = key_room(r, (1 + SHLO_MAX_DIMS) * sizeof(int64_t));
+    if (!at) return;
+    at = put_number(at, facts_of(s));
+    r->key_bytes = (size_t)(put_numbers(at, s->dims.at, s->dims.n) - r->key);
 }
 
 /* ---- mentions ---- */
@@ -91,86 +82,107 @@ static size_t mention(xla_device *d, size_t number, const ls_operand *x)
     if (!s->dtype) xla_storage_type(d, s, x);
     s->mention = ++r->mentions;
     r->mentioned[s->mention] = number;
-    say_storage(r, s);
+    put_storage(r, s);
     return s->mention;
 }
 
-/* Copy an operand, with its place in the recording in place of its address. */
-static ls_status keep(xla_device *d, const ls_operand *x, ls_operand *copy, ls_message *why)
+/* Where an operand is in the recording. */
+typedef struct place {
+    void *address; /* a mention and an offset; NULL: it is absent, or has no elements */
+    bool is_whole; /* it is all of the storage, in its dimensions */
+} place;
+
+static bool is_whole(const xla_storage *s, const ls_operand *x)
 {
-    *copy = *x;
-    copy->derived = NULL;
-    copy->data = NULL;
-    if (xla_numel(x) == 0) return LS_OK;
-    if (!xla_behind(d, x->data, xla_extent(d, x)))
+    int64_t stride = 1;
+    if (x->dtype != s->dtype || x->ndim != s->dims.n || xla_offset(x->data)) return false;
+    for (int i = x->ndim - 1; i >= 0; i--) {
+        if (x->dim[i] != s->dims.at[i] || x->stride[i] != stride) return false;
+        stride *= x->dim[i];
+    }
+    return true;
+}
+
+/* An operand that is the whole of a storage needs no other check that it is within. */
+static ls_status find_place(xla_device *d, const ls_operand *x, place *to, ls_message *why)
+{
+    *to = (place){.address = NULL};
+    if (!x) return LS_OK;
+    const xla_storage *s = xla_behind(d, x->data, 0);
+    to->is_whole = s && is_whole(s, x);
+    if (!to->is_whole && xla_numel(x) == 0) return LS_OK;
+    if (!to->is_whole && !xla_behind(d, x->data, xla_extent(d, x)))
         return xla_refuse(why, LS_ERR_DEVICE, "an operand is not in memory of this device");
-    size_t place = mention(d, xla_number(x->data), x);
-    if (!place) return xla_refuse(why, LS_ERR_MEMORY, "no host memory to record an operator");
-    copy->data = xla_address(place, xla_offset(x->data));
+    size_t number = mention(d, xla_number(x->data), x);
+    if (!number) return xla_refuse(why, LS_ERR_MEMORY, "no host memory to record an operator");
+    to->address = xla_address(number, xla_offset(x->data));
+    if (!to->is_whole) to->is_whole = is_whole(s, x); /* its dimensions may be known only now */
     return LS_OK;
 }
 
 /* ---- calls ---- */
 
-int xla_operands(const ls_call *call)
+enum { MOST_OPERANDS = LS_MAX_INPUTS + LS_MAX_OUTPUTS + 1, MOST_OF_OPERAND = (2 + 2 * LS_MAX_DIMS) * sizeof(int64_t) };
+
+/* The inputs, the outputs, and the live values; NULL: absent. */
+static const ls_operand *operand_of(const ls_call *call, int i)
 {
-    int count = call->live != NULL;
-    for (int i = 0; i < call->n_in; i++) count += call->in[i] != NULL;
-    for (int i = 0; i < call->n_out; i++) count += call->out[i] != NULL;
-    return count;
+    if (i < call->n_in) return call->in[i];
+    return i < call->n_in + call->n_out ? call->out[i - call->n_in] : call->live;
 }
 
-/* Replace the operands of a kept call by copies of their own. */
-static ls_status keep_operands(xla_device *d, xla_note *n, ls_message *why)
+static int operand_count(const ls_call *call)
 {
-    ls_operand *next = n->operand;
-    ls_call *call = &n->call;
-    for (int i = 0; i < call->n_in; i++) {
-        if (!call->in[i]) continue;
-        XLA_TRY(keep(d, call->in[i], next, why));
-        call->in[i] = next++;
-    }
-    for (int i = 0; i < call->n_out; i++) {
-        if (!call->out[i]) continue;
-        XLA_TRY(keep(d, call->out[i], next, why));
-        call->out[i] = next++;
-    }
-    if (!call->live) return LS_OK;
-    XLA_TRY(keep(d, call->live, next, why));
-    call->live = next;
-    return LS_OK;
+    return call->n_in + call->n_out + 1;
 }
 
-static void say_call(xla_device *d, const ls_call *call)
+/* The lowest bits of the number that an operand begins with. */
+enum {
+    ABSENT,
+    WHOLE, /* all of a storage: its mention is in the other bits */
+    VIEW,  /* type and number of dimensions are in the other bits; dimensions follow, strides, and the address */
+    KIND_BITS = 2
+};
+
+static uint8_t *put_operand(uint8_t *at, const ls_operand *x, place where)
+{
+    if (!x) return put_number(at, ABSENT);
+    if (where.is_whole) return put_number(at, (int64_t)xla_number(where.address) << KIND_BITS | WHOLE);
+    at = put_number(at, (int64_t)x->dtype << 32 | x->ndim << KIND_BITS | VIEW);
+    at = put_numbers(at, x->dim, x->ndim);
+    at = put_numbers(at, x->stride, x->ndim);
+    return put_number(at, (int64_t)(uintptr_t)where.address);
+}
+
+/* A call begins with a negative number. */
+static int64_t head_of(const ls_call *call)
+{
+    return -((int64_t)call->op << 16 | call->n_in << 8 | call->n_out);
+}
+
+static void put_call(xla_device *d, const ls_call *call, const place *places)
 {
     xla_recording *r = &d->recording;
-    size_t attrs = d->host->attrs_size(call->op), operands = (size_t)(call->n_in + call->n_out + 1);
-    uint8_t *at = key_room(r, sizeof(int64_t) + operands * MOST_OF_OPERAND + attrs);
+    int operands = operand_count(call);
+    size_t attrs = d->host->attrs_size(call->op);
+    uint8_t *at = key_room(r, sizeof(int64_t) + (size_t)operands * MOST_OF_OPERAND + attrs);
     if (!at) return;
-    at = put_number(at, (int64_t)call->op << 32 | call->n_in << 8 | call->n_out);
-    for (int i = 0; i < call->n_in; i++) at = put_operand(at, call->in[i]);
-    for (int i = 0; i < call->n_out; i++) at = put_operand(at, call->out[i]);
-    at = put_operand(at, call->live);
+    at = put_number(at, head_of(call));
+    for (int i = 0; i < operands; i++) at = put_operand(at, operand_of(call, i), places[i]);
     r->key_bytes = (size_t)(put(at, &call->attrs, attrs) - r->key);
 }
 
-/* Memory until the recording ends; NULL: there is none. Notes are much smaller than blocks. */
-static void *take(xla_recording *r, size_t bytes)
+static bool keep_site(xla_recording *r, const char *site)
 {
-    bytes = (bytes + 15) / 16 * 16;
-    if (r->block && r->block->used + bytes > sizeof r->block->bytes && r->block->next) r->block = r->block->next;
-    if (!r->block || r->block->used + bytes > sizeof r->block->bytes) {
-        xla_block *fresh = malloc(sizeof *fresh);
-        if (!fresh) return NULL;
-        fresh->next = NULL;
-        fresh->used = 0;
-        if (r->block) r->block->next = fresh;
-        else r->blocks = fresh;
-        r->block = fresh;
+    if (r->calls == r->site_room) {
+        size_t room = r->site_room ? r->site_room * 2 : 1024;
+        const char **sites = realloc(r->sites, room * sizeof *sites);
+        if (!sites) return false;
+        r->sites = sites;
+        r->site_room = room;
     }
-    void *memory = r->block->bytes + r->block->used;
-    r->block->used += bytes;
-    return memory;
+    r->sites[r->calls] = site;
+    return true;
 }
 
 static bool gives_nothing(const ls_call *call)
@@ -182,20 +194,13 @@ static bool gives_nothing(const ls_call *call)
 
 ls_status xla_record(xla_device *d, const ls_call *call, ls_message *why)
 {
-    xla_recording *r = &d->recording;
+    place places[MOST_OPERANDS];
     if (gives_nothing(call)) return LS_OK;
-    size_t bytes = sizeof(xla_note) + (size_t)xla_operands(call) * sizeof(ls_operand);
-    xla_note *n = take(r, bytes);
-    if (!n) return xla_refuse(why, LS_ERR_MEMORY, "no host memory to record an operator");
-    n->next = NULL;
-    n->call = *call;
-    memset(&n->call.attrs, 0, sizeof n->call.attrs);
-    memcpy(&n->call.attrs, &call->attrs, d->host->attrs_size(call->op));
-    XLA_TRY(keep_operands(d, n, why));
-    say_call(d, &n->call);
-    *r->end = n;
-    r->end = &n->next;
-    r->calls++;
+    for (int i = 0; i < operand_count(call); i++) XLA_TRY(find_place(d, operand_of(call, i), &places[i], why));
+    if (!keep_site(&d->recording, call->site))
+        return xla_refuse(why, LS_ERR_MEMORY, "no host memory to record an operator");
+    put_call(d, call, places);
+    d->recording.calls++;
     return LS_OK;
 }
 
@@ -212,18 +217,89 @@ ls_status xla_record_copy(xla_device *d, void *to, const void *from, size_t byte
     return xla_record(d, &call, why);
 }
 
+/* ---- reading ---- */
+
+static int64_t get_number(const uint8_t **at)
+{
+    int64_t number;
+    memcpy(&number, *at, sizeof number);
+    *at += sizeof number;
+    return number;
+}
+
+static void get_numbers(const uint8_t **at, int64_t *numbers, int count)
+{
+    for (int i = 0; i < count; i++) numbers[i] = get_number(at);
+}
+
+static ls_operand whole_of(const xla_device *d, size_t mention)
+{
+    const xla_storage *s = xla_mentioned(d, mention);
+    ls_operand x = {.data = xla_address(mention, 0), .dtype = s->dtype, .ndim = s->dims.n};
+    int64_t stride = 1;
+    for (int i = x.ndim - 1; i >= 0; i--) {
+        x.dim[i] = s->dims.at[i];
+        x.stride[i] = stride;
+        stride *= x.dim[i];
+    }
+    return x;
+}
+
+/* NULL: the operand is absent. */
+static const ls_operand *get_operand(const xla_device *d, const uint8_t **at, ls_operand *x)
+{
+    int64_t head = get_number(at), kind = head & ((1 << KIND_BITS) - 1);
+    *x = (ls_operand){.data = NULL};
+    if (kind == ABSENT) return NULL;
+    if (kind == WHOLE) return *x = whole_of(d, (size_t)head >> KIND_BITS), x;
+    x->dtype = (ls_dtype)(head >> 32);
+    x->ndim = (int32_t)head >> KIND_BITS;
+    get_numbers(at, x->dim, x->ndim);
+    get_numbers(at, x->stride, x->ndim);
+    x->data = (void *)(uintptr_t)get_number(at);
+    return x;
+}
+
+bool xla_read(const xla_device *d, xla_reader *reader, xla_recorded *to)
+{
+    const xla_recording *r = &d->recording;
+    if (reader->calls == r->calls) return false;
+    const uint8_t *at = r->key + reader->bytes;
+    int64_t head, dims[SHLO_MAX_DIMS];
+    while ((head = get_number(&at)) > 0) get_numbers(&at, dims, dims_of_facts(head)); /* storages */
+    ls_call *call = &to->call;
+    *call = (ls_call){.op = (ls_opcode)(-head >> 16), .n_in = -head >> 8 & 0xff, .n_out = -head & 0xff};
+    ls_operand *next = to->operand;
+    for (int i = 0; i < call->n_in; i++) call->in[i] = get_operand(d, &at, next++);
+    for (int i = 0; i < call->n_out; i++) call->out[i] = get_operand(d, &at, next++);
+    call->live = get_operand(d, &at, next);
+    size_t attrs = d->host->attrs_size(call->op);
+    memcpy(&call->attrs, at, attrs);
+    call->site = r->sites[reader->calls++];
+    reader->bytes = (size_t)(at + attrs - r->key);
+    return true;
+}
+
+/* ---- the end ---- */
+
+/* Memory that was released needs no results, and may be used by others. */
+void xla_recording_end(xla_device *d)
+{
+    xla_recording *r = &d->recording;
+    uint8_t *at = key_room(r, r->mentions);
+    if (!at) return;
+    for (size_t m = 1; m <= r->mentions; m++) *at++ = xla_mentioned(d, m)->is_released;
+    r->key_bytes += r->mentions;
+}
+
 void xla_recording_clear(xla_device *d)
 {
     xla_recording *r = &d->recording;
-    for (xla_block *b = r->blocks; b; b = b->next) b->used = 0;
-    r->block = r->blocks;
     for (size_t i = 1; i <= r->mentions; i++) {
         xla_storage *s = xla_mentioned(d, i);
         s->mention = 0;
         if (s->is_released) xla_storage_free(d, r->mentioned[i]);
     }
-    r->first = NULL;
-    r->end = &r->first;
     r->calls = r->mentions = r->key_bytes = r->hashed = 0;
     r->state = 0;
     r->is_joint = false;
@@ -234,10 +310,7 @@ void xla_recording_free(xla_device *d)
 {
     xla_recording *r = &d->recording;
     xla_recording_clear(d);
-    for (xla_block *b = r->blocks, *next; b; b = next) {
-        next = b->next;
-        free(b);
-    }
     free(r->mentioned);
+    free(r->sites);
     free(r->key);
 }

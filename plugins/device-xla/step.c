@@ -117,7 +117,7 @@ static void remember(xla_device *d, const xla_program *program)
 
 ls_status xla_flush(xla_device *d, ls_message *why)
 {
-    if (!d->recording.first) return LS_OK;
+    if (!d->recording.calls) return LS_OK;
     const xla_program *program;
     ls_status status = xla_program_get(d, &program, why);
     if (!status && program->n_out) {

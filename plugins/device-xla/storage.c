@@ -11,28 +11,6 @@ static const pjrt_type pjrt_types[] = {
 #undef SHLO_TYPE
 };
 
-int64_t xla_numel(const ls_operand *x)
-{
-    int64_t n = 1;
-    for (int i = 0; i < x->ndim; i++) n *= x->dim[i];
-    return n;
-}
-
-size_t xla_extent(const xla_device *d, const ls_operand *x)
-{
-    int64_t last = 0;
-    for (int i = 0; i < x->ndim; i++) last += (x->dim[i] - 1) * x->stride[i];
-    return (size_t)(last + 1) * d->host->dtype_size(x->dtype);
-}
-
-xla_storage *xla_behind(xla_device *d, const void *address, size_t bytes)
-{
-    size_t number = xla_number(address);
-    if (number == 0 || number >= d->storage_count) return NULL;
-    xla_storage *s = &d->storages[number];
-    return s->bytes && xla_offset(address) + bytes <= s->bytes ? s : NULL;
-}
-
 /* ---- numbers ---- */
 
 static bool grow(xla_device *d)
@@ -52,8 +30,10 @@ static bool grow(xla_device *d)
 size_t xla_storage_new(xla_device *d, size_t bytes)
 {
     if (!d->spares && !grow(d)) return 0;
-    size_t number = d->spares ? d->spare[--d->spares] : d->storage_count++;
-    d->storages[number] = (xla_storage){.bytes = bytes};
+    bool is_spare = d->spares > 0;
+    size_t number = is_spare ? d->spare[--d->spares] : d->storage_count++;
+    if (!is_spare) d->storages[number] = (xla_storage){.bytes = 0};
+    d->storages[number].bytes = bytes;
     return number;
 }
 
@@ -62,7 +42,10 @@ void xla_storage_free(xla_device *d, size_t number)
     xla_storage *s = &d->storages[number];
     xla_drop_host(s);
     xla_drop_chips(d, s);
-    *s = (xla_storage){.bytes = 0};
+    s->bytes = s->mention = 0;
+    s->dtype = LS_DTYPE_NONE;
+    s->is_batch = s->is_exact = s->is_released = false;
+    s->dims.n = 0;
     d->spare[d->spares++] = number;
 }
 
@@ -158,25 +141,30 @@ ls_status xla_to_chips(xla_device *d, xla_storage *s, ls_message *why)
     return LS_OK;
 }
 
-/* Does the operand fill its storage, in row-major order? */
-static bool fills(const xla_device *d, const xla_storage *s, const ls_operand *x)
+/* Do elements of this size fill the storage as they lie in the operand, in row-major order? */
+static bool fills(const xla_storage *s, const ls_operand *x, size_t size)
 {
     int64_t stride = 1;
     for (int i = x->ndim - 1; i >= 0; i--) {
         if (x->dim[i] != 1 && x->stride[i] != stride) return false;
         stride *= x->dim[i];
     }
-    return xla_offset(x->data) == 0 && (size_t)stride * d->host->dtype_size(x->dtype) == s->bytes;
+    return xla_offset(x->data) == 0 && (size_t)stride * size == s->bytes;
 }
 
 void xla_storage_type(xla_device *d, xla_storage *s, const ls_operand *x)
 {
     size_t size = d->host->dtype_size(x->dtype);
-    s->dtype = s->bytes % size == 0 ? x->dtype : LS_U8;
-    s->dims = SHLO_DIMS((int64_t)(s->bytes / d->host->dtype_size(s->dtype)));
-    if (!fills(d, s, x)) return;
-    s->dims.n = x->ndim;
-    memcpy(s->dims.at, x->dim, (size_t)x->ndim * sizeof *x->dim);
+    s->dtype = x->dtype;
+    if (fills(s, x, size)) {
+        s->dims.n = x->ndim;
+        for (int i = 0; i < x->ndim; i++) s->dims.at[i] = x->dim[i];
+    } else if (s->bytes % size == 0) {
+        s->dims = SHLO_DIMS((int64_t)(s->bytes / size));
+    } else {
+        s->dtype = LS_U8;
+        s->dims = SHLO_DIMS((int64_t)s->bytes);
+    }
 }
 
 ls_status xla_storage_renew(xla_device *d, size_t number, ls_message *why)

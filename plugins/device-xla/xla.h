@@ -22,44 +22,43 @@
 
 /* Memory the library asked for. Its contents are on the host, on the chips, or on both; on neither: undefined. */
 typedef struct xla_storage {
-    size_t bytes;   /* 0: the number is unused */
-    ls_dtype dtype; /* of the array on the chips: that of the first operand seen. LS_DTYPE_NONE: not seen yet */
-    shlo_dims dims; /* of that array, which fills the storage in row-major order */
-    char *host;
-    pjrt_array chips;
+    size_t bytes;     /* 0: the number is unused, and there are no contents */
     size_t mention;   /* its number in the recording, from 1; 0: not mentioned */
+    ls_dtype dtype;   /* of the array on the chips: that of the first operand seen. LS_DTYPE_NONE: not seen yet */
     bool is_batch;    /* rows that chips may divide among them: xla_is_divided() */
     bool is_exact;    /* numbers that change from step to step, which are never narrowed */
     bool is_released; /* by the library: gone when the recording is executed */
+    char *host;
+    pjrt_array chips;
+    shlo_dims dims; /* of the array on the chips, which fills the storage in row-major order */
 } xla_storage;
 
-/* A recorded call; addresses of its operands are those of mentions. */
-typedef struct xla_note {
-    struct xla_note *next;
-    ls_call call;
-    ls_operand operand[]; /* those of the call */
-} xla_note;
-
-/* Memory of notes, used from step to step: to allocate each would take longer than to write it. */
-typedef struct xla_block {
-    struct xla_block *next;
-    size_t used;
-    _Alignas(16) char bytes[1 << 17];
-} xla_block;
-
+/* What was recorded since the last step: calls and the storages they mention, as numbers one after the other, which are
+ * also the key that tells it from other recordings. Calls are read back from there to write a program (xla_read). */
 typedef struct xla_recording {
-    xla_note *first, **end;
-    xla_block *blocks, *block; /* all of them, and the one in use */
     size_t calls;
     size_t *mentioned; /* [mention]: number of a storage */
     size_t mentions, mention_room;
-    uint8_t *key; /* what tells it from other recordings */
+    uint8_t *key;
     size_t key_bytes, key_room;
+    const char **sites; /* [calls]: the modules that made them, which are no part of the key */
+    size_t site_room;
     size_t hashed; /* bytes of the key that `state` stands for: see group.c */
     uint64_t state;
     bool is_joint; /* it has collectives */
     bool failed;   /* out of memory */
 } xla_recording;
+
+/* A recorded call; addresses of its operands are those of mentions. */
+typedef struct xla_recorded {
+    ls_call call;
+    ls_operand operand[LS_MAX_INPUTS + LS_MAX_OUTPUTS + 1];
+} xla_recorded;
+
+/* How far a recording was read. */
+typedef struct xla_reader {
+    size_t calls, bytes;
+} xla_reader;
 
 typedef struct xla_program xla_program; /* compiled: cache.h */
 
@@ -70,7 +69,8 @@ typedef struct xla_device {
     const pjrt *pjrt;
     pjrt_team team;
     pjrt_joint joint;
-    ls_peers peers; /* if there is a joint */
+    bool has_peers; /* other processes train with this one */
+    ls_peers peers;
     pthread_mutex_t lock;
     xla_storage *storages; /* [0] is unused */
     size_t storage_count, storage_room;
@@ -105,11 +105,30 @@ ls_status xla_find_joint(const pjrt *p, pjrt_team team, const ls_peers *peers, p
 
 /* ---- storages (storage.c) ---- */
 
-int64_t xla_numel(const ls_operand *x);
+static inline int64_t xla_numel(const ls_operand *x)
+{
+    int64_t n = 1;
+    for (int i = 0; i < x->ndim; i++) n *= x->dim[i];
+    return n;
+}
+
 /* Bytes from the first to the last element of an operand that is not empty. */
-size_t xla_extent(const xla_device *d, const ls_operand *x);
+static inline size_t xla_extent(const xla_device *d, const ls_operand *x)
+{
+    int64_t last = 0;
+    for (int i = 0; i < x->ndim; i++) last += (x->dim[i] - 1) * x->stride[i];
+    return (size_t)(last + 1) * d->host->dtype_size(x->dtype);
+}
+
 /* The storage at an address, if `bytes` bytes are there; else NULL. */
-xla_storage *xla_behind(xla_device *d, const void *address, size_t bytes);
+static inline xla_storage *xla_behind(xla_device *d, const void *address, size_t bytes)
+{
+    size_t number = xla_number(address);
+    if (number == 0 || number >= d->storage_count) return NULL;
+    xla_storage *s = &d->storages[number];
+    return s->bytes && xla_offset(address) + bytes <= s->bytes ? s : NULL;
+}
+
 /* A new storage; 0: out of memory. */
 size_t xla_storage_new(xla_device *d, size_t bytes);
 void xla_storage_free(xla_device *d, size_t number);
@@ -141,12 +160,13 @@ static inline xla_storage *xla_mentioned(const xla_device *d, size_t mention)
 ls_status xla_record(xla_device *d, const ls_call *call, ls_message *why);
 /* Copy bytes between storages. */
 ls_status xla_record_copy(xla_device *d, void *to, const void *from, size_t bytes, ls_message *why);
+/* Complete the key: what becomes of the storages. */
+void xla_recording_end(xla_device *d);
 /* Forget everything; and give its memory back. */
 void xla_recording_clear(xla_device *d);
 void xla_recording_free(xla_device *d);
-/* The number of a call's operands. */
-int xla_operands(const ls_call *call);
-void xla_say(xla_recording *r, const void *bytes, size_t count);
+/* Read the next call; false: there are no more. A reader of zeros begins with the first. */
+bool xla_read(const xla_device *d, xla_reader *reader, xla_recorded *to);
 
 /* ---- execution (step.c, host.c) ---- */
 
