@@ -27,22 +27,14 @@ static uint8_t *key_room(xla_recording *r, size_t bytes)
     return r->key + r->key_bytes;
 }
 
-/* Append to a key that has room for it, and return where it goes on. */
-static uint8_t *put(uint8_t *at, const void *bytes, size_t count)
+/* False: there is no memory for it. */
+static bool append(xla_recording *r, const void *bytes, size_t count)
 {
+    uint8_t *at = key_room(r, count);
+    if (!at) return false;
     memcpy(at, bytes, count);
-    return at + count;
-}
-
-static uint8_t *put_number(uint8_t *at, int64_t number)
-{
-    return put(at, &number, sizeof number);
-}
-
-static uint8_t *put_numbers(uint8_t *at, const int64_t *numbers, int count)
-{
-    for (int i = 0; i < count; i++) at = put_number(at, numbers[i]);
-    return at;
+    r->key_bytes += count;
+    return true;
 }
 
 /* A storage: what is known of it, a positive number, and the dimensions that fill it. */
@@ -56,12 +48,12 @@ static int dims_of_facts(int64_t facts)
     return facts & 0xff;
 }
 
-static void put_storage(xla_recording *r, const xla_storage *s)
+static bool append_storage(xla_recording *r, const xla_storage *s)
 {
-    uint8_t *at = key_room(r, (1 + SHLO_MAX_DIMS) * sizeof(int64_t));
-    if (!at) return;
-    at = put_number(at, facts_of(s));
-    r->key_bytes = (size_t)(put_numbers(at, s->dims.at, s->dims.n) - r->key);
+    int64_t numbers[1 + SHLO_MAX_DIMS];
+    numbers[0] = facts_of(s);
+    for (int i = 0; i < s->dims.n; i++) numbers[1 + i] = s->dims.at[i];
+    return append(r, numbers, (size_t)(1 + s->dims.n) * sizeof *numbers);
 }
 
 /* ---- mentions ---- */
@@ -80,17 +72,23 @@ static size_t mention(xla_device *d, size_t number, const ls_operand *x)
         r->mention_room = room;
     }
     if (!s->dtype) xla_storage_type(d, s, x);
+    if (!append_storage(r, s)) return 0;
     s->mention = ++r->mentions;
     r->mentioned[s->mention] = number;
-    put_storage(r, s);
     return s->mention;
 }
 
-/* Where an operand is in the recording. */
-typedef struct place {
-    void *address; /* a mention and an offset; NULL: it is absent, or has no elements */
-    bool is_whole; /* it is all of the storage, in its dimensions */
-} place;
+/* ---- calls ---- */
+
+enum { MOST_OPERANDS = LS_MAX_INPUTS + LS_MAX_OUTPUTS + 1, MOST_NUMBERS = 1 + MOST_OPERANDS * (2 + 2 * LS_MAX_DIMS) };
+
+/* The lowest bits of the number that an operand begins with. */
+enum {
+    ABSENT,
+    WHOLE, /* all of a storage, in its dimensions: its mention is in the other bits */
+    VIEW,  /* type and number of dimensions are in the other bits; dimensions follow, strides, and the address */
+    KIND_BITS = 2
+};
 
 static bool is_whole(const xla_storage *s, const ls_operand *x)
 {
@@ -103,73 +101,41 @@ static bool is_whole(const xla_storage *s, const ls_operand *x)
     return true;
 }
 
-/* An operand that is the whole of a storage needs no other check that it is within. */
-static ls_status find_place(xla_device *d, const ls_operand *x, place *to, ls_message *why)
+static int64_t *put_whole(int64_t *at, size_t number)
 {
-    *to = (place){.address = NULL};
-    if (!x) return LS_OK;
+    *at++ = (int64_t)number << KIND_BITS | WHOLE;
+    return at;
+}
+
+static int64_t *put_view(int64_t *at, const ls_operand *x, const void *address)
+{
+    *at++ = (int64_t)x->dtype << 32 | x->ndim << KIND_BITS | VIEW;
+    for (int i = 0; i < x->ndim; i++) *at++ = x->dim[i];
+    for (int i = 0; i < x->ndim; i++) *at++ = x->stride[i];
+    *at++ = (int64_t)(uintptr_t)address;
+    return at;
+}
+
+/* Append an operand. One without elements is nowhere. */
+static ls_status put_operand(xla_device *d, const ls_operand *x, int64_t **at, ls_message *why)
+{
+    if (!x) return *(*at)++ = ABSENT, LS_OK;
     const xla_storage *s = xla_behind(d, x->data, 0);
-    to->is_whole = s && is_whole(s, x);
-    if (!to->is_whole && xla_numel(x) == 0) return LS_OK;
-    if (!to->is_whole && !xla_behind(d, x->data, xla_extent(d, x)))
+    if (s && s->mention && is_whole(s, x)) return *at = put_whole(*at, s->mention), LS_OK;
+    if (xla_numel(x) == 0) return *at = put_view(*at, x, NULL), LS_OK;
+    if (!xla_behind(d, x->data, xla_extent(d, x)))
         return xla_refuse(why, LS_ERR_DEVICE, "an operand is not in memory of this device");
     size_t number = mention(d, xla_number(x->data), x);
     if (!number) return xla_refuse(why, LS_ERR_MEMORY, "no host memory to record an operator");
-    to->address = xla_address(number, xla_offset(x->data));
-    if (!to->is_whole) to->is_whole = is_whole(s, x); /* its dimensions may be known only now */
+    if (is_whole(s, x)) *at = put_whole(*at, number);
+    else *at = put_view(*at, x, xla_address(number, xla_offset(x->data)));
     return LS_OK;
-}
-
-/* ---- calls ---- */
-
-enum { MOST_OPERANDS = LS_MAX_INPUTS + LS_MAX_OUTPUTS + 1, MOST_OF_OPERAND = (2 + 2 * LS_MAX_DIMS) * sizeof(int64_t) };
-
-/* The inputs, the outputs, and the live values; NULL: absent. */
-static const ls_operand *operand_of(const ls_call *call, int i)
-{
-    if (i < call->n_in) return call->in[i];
-    return i < call->n_in + call->n_out ? call->out[i - call->n_in] : call->live;
-}
-
-static int operand_count(const ls_call *call)
-{
-    return call->n_in + call->n_out + 1;
-}
-
-/* The lowest bits of the number that an operand begins with. */
-enum {
-    ABSENT,
-    WHOLE, /* all of a storage: its mention is in the other bits */
-    VIEW,  /* type and number of dimensions are in the other bits; dimensions follow, strides, and the address */
-    KIND_BITS = 2
-};
-
-static uint8_t *put_operand(uint8_t *at, const ls_operand *x, place where)
-{
-    if (!x) return put_number(at, ABSENT);
-    if (where.is_whole) return put_number(at, (int64_t)xla_number(where.address) << KIND_BITS | WHOLE);
-    at = put_number(at, (int64_t)x->dtype << 32 | x->ndim << KIND_BITS | VIEW);
-    at = put_numbers(at, x->dim, x->ndim);
-    at = put_numbers(at, x->stride, x->ndim);
-    return put_number(at, (int64_t)(uintptr_t)where.address);
 }
 
 /* A call begins with a negative number. */
 static int64_t head_of(const ls_call *call)
 {
     return -((int64_t)call->op << 16 | call->n_in << 8 | call->n_out);
-}
-
-static void put_call(xla_device *d, const ls_call *call, const place *places)
-{
-    xla_recording *r = &d->recording;
-    int operands = operand_count(call);
-    size_t attrs = d->host->attrs_size(call->op);
-    uint8_t *at = key_room(r, sizeof(int64_t) + (size_t)operands * MOST_OF_OPERAND + attrs);
-    if (!at) return;
-    at = put_number(at, head_of(call));
-    for (int i = 0; i < operands; i++) at = put_operand(at, operand_of(call, i), places[i]);
-    r->key_bytes = (size_t)(put(at, &call->attrs, attrs) - r->key);
 }
 
 static bool keep_site(xla_recording *r, const char *site)
@@ -192,15 +158,20 @@ static bool gives_nothing(const ls_call *call)
     return true;
 }
 
+/* The storages that it is the first to mention get into the key before it. */
 ls_status xla_record(xla_device *d, const ls_call *call, ls_message *why)
 {
-    place places[MOST_OPERANDS];
+    xla_recording *r = &d->recording;
+    int64_t numbers[MOST_NUMBERS], *end = numbers;
     if (gives_nothing(call)) return LS_OK;
-    for (int i = 0; i < operand_count(call); i++) XLA_TRY(find_place(d, operand_of(call, i), &places[i], why));
-    if (!keep_site(&d->recording, call->site))
+    *end++ = head_of(call);
+    for (int i = 0; i < call->n_in; i++) XLA_TRY(put_operand(d, call->in[i], &end, why));
+    for (int i = 0; i < call->n_out; i++) XLA_TRY(put_operand(d, call->out[i], &end, why));
+    XLA_TRY(put_operand(d, call->live, &end, why));
+    if (!keep_site(r, call->site) || !append(r, numbers, (size_t)(end - numbers) * sizeof *numbers) ||
+        !append(r, &call->attrs, d->host->attrs_size(call->op)))
         return xla_refuse(why, LS_ERR_MEMORY, "no host memory to record an operator");
-    put_call(d, call, places);
-    d->recording.calls++;
+    r->calls++;
     return LS_OK;
 }
 
