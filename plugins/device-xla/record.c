@@ -37,6 +37,16 @@ static bool append(xla_recording *r, const void *bytes, size_t count)
     return true;
 }
 
+/* The same for a few numbers, faster. */
+static bool append_numbers(xla_recording *r, const int64_t *numbers, size_t count)
+{
+    uint8_t *at = key_room(r, count * sizeof *numbers);
+    if (!at) return false;
+    for (size_t i = 0; i < count; i++) memcpy(at + i * sizeof *numbers, &numbers[i], sizeof *numbers);
+    r->key_bytes += count * sizeof *numbers;
+    return true;
+}
+
 /* A storage: what is known of it, a positive number, and the dimensions that fill it. */
 static int64_t facts_of(const xla_storage *s)
 {
@@ -53,17 +63,16 @@ static bool append_storage(xla_recording *r, const xla_storage *s)
     int64_t numbers[1 + SHLO_MAX_DIMS];
     numbers[0] = facts_of(s);
     for (int i = 0; i < s->dims.n; i++) numbers[1 + i] = s->dims.at[i];
-    return append(r, numbers, (size_t)(1 + s->dims.n) * sizeof *numbers);
+    return append_numbers(r, numbers, (size_t)(1 + s->dims.n));
 }
 
 /* ---- mentions ---- */
 
-/* The storage's number in this recording; 0: out of memory. */
-static size_t mention(xla_device *d, size_t number, const ls_operand *x)
+/* The first mention of a storage; 0: out of memory. */
+static size_t mention(xla_device *d, size_t number)
 {
     xla_recording *r = &d->recording;
     xla_storage *s = &d->storages[number];
-    if (s->mention) return s->mention;
     if (r->mentions + 1 >= r->mention_room) {
         size_t room = r->mention_room ? r->mention_room * 2 : 1024;
         size_t *mentioned = realloc(r->mentioned, room * sizeof *mentioned);
@@ -71,7 +80,6 @@ static size_t mention(xla_device *d, size_t number, const ls_operand *x)
         r->mentioned = mentioned;
         r->mention_room = room;
     }
-    if (!s->dtype) xla_storage_type(d, s, x);
     if (!append_storage(r, s)) return 0;
     s->mention = ++r->mentions;
     r->mentioned[s->mention] = number;
@@ -116,19 +124,19 @@ static int64_t *put_view(int64_t *at, const ls_operand *x, const void *address)
     return at;
 }
 
-/* Append an operand. One without elements is nowhere. */
+/* Append an operand. One without elements is nowhere; one that is all of a storage is within it. */
 static ls_status put_operand(xla_device *d, const ls_operand *x, int64_t **at, ls_message *why)
 {
     if (!x) return *(*at)++ = ABSENT, LS_OK;
-    const xla_storage *s = xla_behind(d, x->data, 0);
-    if (s && s->mention && is_whole(s, x)) return *at = put_whole(*at, s->mention), LS_OK;
-    if (xla_numel(x) == 0) return *at = put_view(*at, x, NULL), LS_OK;
-    if (!xla_behind(d, x->data, xla_extent(d, x)))
+    xla_storage *s = xla_behind(d, x->data, 0);
+    if (s && !s->dtype && xla_numel(x)) xla_storage_type(d, s, x);
+    bool whole = s && is_whole(s, x);
+    if (!whole && xla_numel(x) == 0) return *at = put_view(*at, x, NULL), LS_OK;
+    if (!whole && !xla_behind(d, x->data, xla_extent(d, x)))
         return xla_refuse(why, LS_ERR_DEVICE, "an operand is not in memory of this device");
-    size_t number = mention(d, xla_number(x->data), x);
+    size_t number = s->mention ? s->mention : mention(d, xla_number(x->data));
     if (!number) return xla_refuse(why, LS_ERR_MEMORY, "no host memory to record an operator");
-    if (is_whole(s, x)) *at = put_whole(*at, number);
-    else *at = put_view(*at, x, xla_address(number, xla_offset(x->data)));
+    *at = whole ? put_whole(*at, number) : put_view(*at, x, xla_address(number, xla_offset(x->data)));
     return LS_OK;
 }
 
@@ -168,7 +176,7 @@ ls_status xla_record(xla_device *d, const ls_call *call, ls_message *why)
     for (int i = 0; i < call->n_in; i++) XLA_TRY(put_operand(d, call->in[i], &end, why));
     for (int i = 0; i < call->n_out; i++) XLA_TRY(put_operand(d, call->out[i], &end, why));
     XLA_TRY(put_operand(d, call->live, &end, why));
-    if (!keep_site(r, call->site) || !append(r, numbers, (size_t)(end - numbers) * sizeof *numbers) ||
+    if (!keep_site(r, call->site) || !append_numbers(r, numbers, (size_t)(end - numbers)) ||
         !append(r, &call->attrs, d->host->attrs_size(call->op)))
         return xla_refuse(why, LS_ERR_MEMORY, "no host memory to record an operator");
     r->calls++;
