@@ -20,6 +20,11 @@ static struct {
 
 /* ---- programs ---- */
 
+static bool is_for(const xla_program *p, pjrt_team team)
+{
+    return p->team.first == team.first && p->team.count == team.count;
+}
+
 static void program_free(const pjrt *p, xla_program *program)
 {
     pjrt_unload(p, program->loaded);
@@ -41,10 +46,26 @@ static void keep(const xla_device *d, const shlo *text, const pjrt_loaded *loade
     d->host->log(line);
 }
 
-/* From a file, if it was compiled before. */
+/* Recordings may differ in what does not matter: before the first step there is memory of gradients that has never been
+ * written, and the step does not read it. */
+static pjrt_loaded *find_text(const uint64_t text[2], pjrt_team team)
+{
+    pjrt_loaded *loaded = NULL;
+    pthread_mutex_lock(&cache.lock);
+    for (size_t i = 0; i < BUCKETS && !loaded; i++)
+        for (const xla_program *p = cache.bucket[i]; p && !loaded; p = p->next)
+            if (memcmp(p->text, text, sizeof p->text) == 0 && is_for(p, team)) loaded = p->loaded;
+    pthread_mutex_unlock(&cache.lock);
+    return loaded;
+}
+
+/* From memory or from a file, if it was compiled before. */
 static ls_status load_or_compile(xla_device *d, xla_program *program, const shlo *text, ls_message *why)
 {
     if (xla_is_rehearsal(d)) return xla_compile_ahead(d, text), LS_OK;
+    xla_hash(text->text, text->used, program->text);
+    program->loaded = find_text(program->text, d->team);
+    if (program->loaded) return LS_OK;
     program->loaded = xla_file_load(d, text);
     if (program->loaded) {
         d->counts.loaded++;
@@ -66,16 +87,11 @@ static ls_status make(xla_device *d, xla_program *program, ls_message *why)
     return status;
 }
 
-static bool is_of(const xla_program *p, const uint64_t hash[2], pjrt_team team)
-{
-    return memcmp(p->hash, hash, sizeof p->hash) == 0 && p->team.first == team.first && p->team.count == team.count;
-}
-
 static xla_program *find(const uint64_t hash[2], pjrt_team team)
 {
     pthread_mutex_lock(&cache.lock);
     xla_program *p = cache.bucket[hash[0] % BUCKETS];
-    while (p && !is_of(p, hash, team)) p = p->next;
+    while (p && !(memcmp(p->hash, hash, sizeof p->hash) == 0 && is_for(p, team))) p = p->next;
     pthread_mutex_unlock(&cache.lock);
     return p;
 }

@@ -12,9 +12,9 @@ typedef struct xla_argument {
 typedef struct xla_outline xla_outline;
 
 struct xla_program {
-    uint64_t hash[2];
-    pjrt_team team; /* that it was compiled for */
-    pjrt_loaded *loaded;
+    uint64_t hash[2], text[2]; /* of the recording, and of what was compiled */
+    pjrt_team team;            /* that it was compiled for */
+    pjrt_loaded *loaded;       /* programs with the same text share it */
     xla_argument *in;
     size_t *out; /* mentions */
     size_t n_in, n_out;

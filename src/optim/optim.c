@@ -278,7 +278,8 @@ static bool span_of(ls_optim *optim, ls_optim_slot *slot, const ls_tensor *gradi
         if (slot->moments[k]) span->moments[k] = slot->moments[k]->view;
         span->first |= !slot->moments_hold[k];
     }
-    bool shared_out = ls_slot_shared_out(optim, slot), flat = true; /* sharded state is already flat */
+    /* Sharded state is already flat; and to a device that compiles, dimensions cost nothing, but changing them may. */
+    bool shared_out = ls_slot_shared_out(optim, slot), flat = !ls_device_records(optim->device);
     for (int i = 0; i < 2 + moments && !shared_out; i++) flat = flat && ls_views_match(operands[i], &span->parameter);
     for (int i = 0; i < 2 + moments; i++) {
         operands[i]->derived = NULL;

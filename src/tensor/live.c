@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/memory.h"
+
 /* There is no u64 among the number types: i64 holds the same bits. */
 static ls_tensor *put(ls_run *run, ls_device *device, ls_dtype dtype, const void *numbers, int count)
 {
@@ -43,6 +45,21 @@ bool ls_submit_live(ls_run *run, ls_device *device, ls_call *call)
     if (!has_numbers(&run->live, device, number, count) && !begin_numbers(run, device, number, count)) return false;
     call->live = &run->live.numbers->view;
     return ls_submit(run, device, call);
+}
+
+/* ---- state ---- */
+
+bool ls_begin_at_zero(ls_tensor *t)
+{
+    ls_device *device = t->storage->device;
+    size_t bytes = (size_t)ls_view_numel(&t->view) * ls_dtype_size(t->view.dtype);
+    if (!ls_records_steps(device) || bytes == 0) return ls_raw_fill(t, 0);
+    ls_message why = {"no memory"};
+    void *zeros = ls_sys_alloc(bytes);
+    ls_status status = zeros ? ls_device_upload(device, t->view.data, zeros, bytes, &why) : LS_ERR_MEMORY;
+    if (status) ls_fail(&t->run->errors, status, "zeros of %zu bytes: %s", bytes, why.text);
+    ls_sys_free(zeros);
+    return status == LS_OK;
 }
 
 /* ---- random numbers ---- */

@@ -17,6 +17,10 @@ static inline bool ls_records_steps(const ls_device *device)
 /* ls_submit() of a call with numbers that change from step to step, passed as the device wants them. */
 bool ls_submit_live(ls_run *run, ls_device *device, ls_call *call);
 
+/* Zeros in a new tensor that every step updates. A device that compiles steps gets them from the host, as if a step
+ * before had left them there: written by the first step, they would make it a program of its own. */
+bool ls_begin_at_zero(ls_tensor *t);
+
 /* Reserve the random numbers of n elements: *seed and *offset say where they start. On a device that wants live values
  * the offset is relative to the result, u64 [2] in device memory: ls_call.live of the operators that draw these
  * numbers. The run owns it; the tape may save it. NULL on other devices, poison on failure. */
