@@ -42,7 +42,7 @@ static void read_specifiers(declaration_pieces *d, const token *tokens)
         const token *t = &tokens[i];
         if (token_is(t, "typedef")) d->is_typedef = true;
         if (token_is(t, "extern")) d->is_extern = true;
-        if (token_among(t, " struct union enum ")) {
+        if (token_among(t, " struct union enum ") && !d->has_tag) { /* a second one is the compiler's to refuse */
             i = read_tag(d, tokens, i);
             typed = true;
         } else if (token_among(t, WORDS_WITH_BRACKETS) && i + 1 < d->end && is_mark(&tokens[i + 1], '(')) {

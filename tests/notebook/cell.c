@@ -203,6 +203,14 @@ static void a_variable_can_change_its_type(void)
     forget();
 }
 
+/* It is written as it is, once, for the compiler to refuse. */
+static void a_type_with_two_tags_ends(void)
+{
+    CHECK(define("enum { A, B } enum e;", 1));
+    CHECK(strstr(source_of("A"), "enum"));
+    forget();
+}
+
 static void constants_of_an_enum_are_its_names(void)
 {
     CHECK(define("enum { RED, GREEN = (1, 2), BLUE };", 1));
@@ -275,6 +283,7 @@ int main(int argc, char **argv)
     CHECK_RUN(a_changed_macro_removes_what_was_declared_with_it);
     CHECK_RUN(a_variable_can_change_its_type);
     CHECK_RUN(constants_of_an_enum_are_its_names);
+    CHECK_RUN(a_type_with_two_tags_ends);
     CHECK_RUN(a_struct_without_a_tag_gets_one);
     CHECK_RUN(the_size_of_an_array_is_learnt);
     CHECK_RUN(one_cell_defines_a_name_once);
