@@ -126,6 +126,29 @@ static void any_two_different_calls_are_reported(void)
     crew_direct = 0;
 }
 
+/* Nothing reaches rank 1 for a while, also not the news that the others disagree. */
+static void call_one_of_many_behind_a_jam(ls_comm *comm, crew_result *result)
+{
+    atomic_store(&wires_rules->cut[comm->rank][1], 1);
+    call_one_of_many(comm, result);
+}
+
+static void a_late_reason_is_waited_for(void)
+{
+    crew c;
+    crew_layout = "0123";
+    most_call = 2;
+    rank_2_calls = 4;
+    crew_start(&c, crew_size(), call_one_of_many_behind_a_jam);
+    for (int r = 0; r < crew_size(); r++)
+        while (!atomic_load(&wires_rules->cut[r][1])) usleep(1000);
+    usleep(250 * 1000);
+    for (int r = 0; r < crew_size(); r++) atomic_store(&wires_rules->cut[r][1], 0);
+    crew_end(&c);
+    for (int r = 0; r < crew_size(); r++) check_words(&c, r, "rank 2 calls gather ");
+    crew_forget(&c);
+}
+
 /* Rank 0 thinks that rank 2 has one more: of few bytes, or of many. */
 static void call_different_sizes(ls_comm *comm, crew_result *result)
 {
@@ -435,6 +458,7 @@ int main(int argc, char **argv)
     if (argc > 1 + given) check_filter = argv[1 + given];
     CHECK_RUN(different_calls_name_both);
     CHECK_RUN(any_two_different_calls_are_reported);
+    if (!given) CHECK_RUN(a_late_reason_is_waited_for);
     CHECK_RUN(unexpected_sizes_are_noticed);
     CHECK_RUN(messages_are_compared_too);
     CHECK_RUN(too_many_ranks_are_refused);

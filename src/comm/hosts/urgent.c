@@ -1,12 +1,14 @@
 /* urgent.c - urgent notices between all ranks of a job: abort, cancel, farewell. */
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "comm/hosts/internal.h"
 
-/* How long sending may take, in ms: short for an abort, which others would notice anyway; long for notices after which
- * the job continues, because cancelling a message in flight may break a transport. */
-enum { ABORT_WAIT = 50, OTHER_WAIT = 3000 };
+/* How long sending may take, in ms: less for an abort, without which others would still notice that this rank is gone,
+ * but not why; long for notices after which the job continues, because cancelling a message in flight may break a
+ * transport. */
+enum { ABORT_WAIT = 1000, OTHER_WAIT = 3000 };
 
 ls_status ls_job_begin_listening(ls_hosts_job *job, ls_message *why)
 {
@@ -107,6 +109,7 @@ void ls_job_notify(ls_hosts_job *job, ls_urgency kind, int rank, const char *wor
             if (!status && !done) requests[still++] = requests[i];
         }
         waiting = still;
+        if (waiting) sched_yield(); /* the receiver may need this core */
     }
     for (int i = 0; i < waiting; i++) transport->cancel(job->link, requests[i]);
     pthread_mutex_unlock(&job->lock);

@@ -10,11 +10,11 @@ enum {
     SPIN = 50000,              /* ns, not rounds: polling a link costs more than polling memory, and varies */
     SPIN_IN_BACKGROUND = 5000, /* ns */
     YIELDS = 64,
-    LISTEN = 128,           /* rounds between polls for notices */
-    NAP = 2,                /* ms */
-    REASON_WAIT = 50,       /* ms to wait for a lost rank to say why */
-    REASON_WAIT_HOST = 200, /* ms to wait for other ranks of its host to say why */
-    FAREWELL = 2000,        /* ms within which data sent before a farewell must arrive */
+    LISTEN = 128,       /* rounds between polls for notices */
+    NAP = 2,            /* ms */
+    REASON_WAIT = 1000, /* ms for the reason to arrive why a rank was lost: on a busy host its sender may not have
+                             * had a core yet */
+    FAREWELL = 2000,    /* ms within which data sent before a farewell must arrive */
 };
 
 /* ---- starting ---- */
@@ -34,18 +34,15 @@ static void unlock(ls_hosts *h, const ls_request_set *set)
     pthread_mutex_unlock(set->on_job_link ? &h->job->lock : &h->lock);
 }
 
-/* The transport cannot reach a rank. Ranks of its host may know why, or all were cancelled and it has already moved on;
- * either arrives on another link, perhaps later, so wait a little. */
+/* The transport cannot reach a rank. Others may know why, or all were cancelled and it has already moved on; either
+ * arrives on another link, perhaps later, so wait a little. */
 static ls_status report_lost(ls_hosts *h, const ls_inflight *message, const ls_message *cause, ls_message *why)
 {
     char mine[200], last[200] = "nothing heard from it";
     int them = h->job_ranks[message->peer];
-    int neighbours = 0;
-    for (int r = 0; r < h->job->size; r++) neighbours += r != them && h->job->host[r] == h->job->host[them];
-    int patience = neighbours ? REASON_WAIT_HOST : REASON_WAIT;
     ls_status status = ls_eager_check_lost(h, message->peer, why);
     if (status) return status;
-    for (int i = 0; i < patience && !ls_shm_interrupted(h->local); i++) {
+    for (int i = 0; i < REASON_WAIT && !ls_shm_interrupted(h->local); i++) {
         ls_job_listen(h->job);
         usleep(1000);
     }
