@@ -19,16 +19,28 @@ printf '{"step":1,"loss":2}\n{"step":2,"loss":1}\n' >"$folder/out/runs/records/v
 cd "$folder"
 export PATH="$folder/bin:$PATH" LOCKSTEP_HOME="$folder/home" HF_HOME="$folder/home" OMPI_ALLOW_RUN_AS_ROOT=1 \
     OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
-port=$((21000 + $$ % 20000))
+port=$((21000 + $$ % 11000)) # below those that the system gives to clients
 
 # The first command of each row's last column, and what else stands there in code that is a command.
 grep '^| .* | .* |$' "$page" | sed 's/.* | \(.*\) |$/\1/' | grep -oE '`(lockstep|mpirun|\./program)[^`]*`' | tr -d '`' |
     sort -u >commands
 [ "$(wc -l <commands)" -ge 20 ] || { echo "only $(wc -l <commands) commands were found in $page"; exit 1; }
-# try LINE - run it, with other ports each time.
-try()
+# next_port - the next four that are free, all of them.
+next_port()
 {
     port=$((port + 4))
+    for each in 0 1 2 3; do
+        if grep -qi ":$(printf %04X $((port + each))) " /proc/net/tcp /proc/net/tcp6 2>/dev/null; then
+            next_port
+            return
+        fi
+    done
+}
+
+# try LINE - run it, with other ports each time. If the host that others wait for fails, they need not wait.
+try()
+{
+    next_port
     command=$(echo "$1" | sed "s/node0/127.0.0.1/g; s/29500/$port/; s/29400/$port/
         s/--nnodes 1:4/--nnodes 1:4 --rdzv-conf last_call_timeout=0.5/")
     [ "$1" != "lockstep launch train.py" ] || command="PET_NPROC_PER_NODE=2 $command"
@@ -36,13 +48,19 @@ try()
     case $1 in
     *'$R'*)
         R=1 sh -c "$command" </dev/null >log.1 2>&1 &
-        R=0 sh -c "$command" </dev/null >log 2>&1 || code=$?
+        R=0 sh -c "$command" </dev/null >log 2>&1 || { code=$?; kill $! 2>/dev/null || true; }
         wait $! || code=$?
         cat log.1 >>log
         ;;
     *) sh -c "$command" </dev/null >log 2>&1 || code=$? ;;
     esac
     return $code
+}
+
+report()
+{
+    echo "exit code $code: $command"
+    sed 's/^/    /' log
 }
 
 passed=0 failed=0 skipped=0
@@ -56,11 +74,10 @@ while read -r line; do
         fi
         ;;
     esac
-    if try "$line" || try "$line"; then # a port may be taken
+    if try "$line" || { report >&2; try "$line"; }; then # its port may have been taken in between
         passed=$((passed + 1))
     else
-        echo "exit code $code: $command"
-        sed 's/^/    /' log
+        report
         failed=$((failed + 1))
     fi
 done <commands
