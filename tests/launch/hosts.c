@@ -309,6 +309,18 @@ static void names_what_is_in_the_way(void)
     CHECK(says("only 1 of 2 hosts joined within"));
 }
 
+/* Both sides, long before they give up. */
+static void says_what_it_waits_for(void)
+{
+    begin_job();
+    CHECK(run(LAUNCH
+              "--nnodes 2 --node-rank 1 --master-addr 127.0.0.1 --master-port %d --rdzv-conf join_timeout=6 true",
+              port) == 1);
+    CHECK(says(" yet: Connection refused; this host tries for 6 s (join_timeout)"));
+    CHECK(run(LAUNCH "--nnodes 2 --master-addr 127.0.0.1 --master-port %d --rdzv-conf join_timeout=6 true", port) == 1);
+    CHECK(says("1 of 2 hosts have come; the others have 6 s (join_timeout) to reach 127.0.0.1:"));
+}
+
 /* All workers hear of the same other port. */
 static void workers_get_a_free_port(void)
 {
@@ -467,6 +479,7 @@ int main(int argc, char **argv)
     CHECK_RUN(passes_signals_on_to_all);
     CHECK_RUN(refuses_strangers);
     CHECK_RUN(names_what_is_in_the_way);
+    CHECK_RUN(says_what_it_waits_for);
     CHECK_RUN(workers_get_a_free_port);
     CHECK_RUN(reads_host_files);
     CHECK_RUN(starts_a_missing_program_once);

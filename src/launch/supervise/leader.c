@@ -55,6 +55,7 @@ struct ls_leader {
     int port; /* where the workers of this generation find each other */
     ls_budget budget;
     int64_t began, since, last_call, last_tick; /* since: when gathering began */
+    int64_t remind;                             /* when to say that hosts are missing */
     reason reason;                              /* why the generation is ending */
     ls_refusals refusals;
     bool no_retry; /* the program cannot be executed: do not retry */
@@ -185,6 +186,7 @@ static void gather(ls_leader *l)
     l->phase = GATHERING;
     l->since = ls_now();
     l->last_call = LS_NEVER;
+    l->remind = ls_after(LS_GATHER_QUIET);
 }
 
 /* The generation has ended on all hosts. */
@@ -368,6 +370,12 @@ static int64_t check_gathering(ls_leader *l, int64_t now)
     if (joined >= o->max_hosts || l->last_call <= now) {
         start_generation(l);
         return now;
+    }
+    if (joined < o->min_hosts && now >= l->remind) {
+        ls_log_line(LS_LOG_WARN,
+                    "launch: %d of %d hosts have come; the others have %.0f s (join_timeout) to reach %s:%d", joined,
+                    o->min_hosts, o->join_timeout, l->plan->meeting_host, l->plan->meeting_port);
+        l->remind = ls_after(LS_GATHER_REMIND);
     }
     if (now >= too_late) {
         snprintf(l->cause, sizeof l->cause, "lockstep: first cause: only %d of %d hosts joined within %.0f s\n", joined,

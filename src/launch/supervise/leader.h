@@ -29,6 +29,10 @@
 
 typedef struct ls_leader ls_leader;
 
+/* Hosts that wait for each other say so after some seconds, and then every minute. */
+#define LS_GATHER_QUIET 5.0
+#define LS_GATHER_REMIND 60.0
+
 /* Listen at this port. NULL with the reason in `why` and in errno; EADDRINUSE if the port is in use. */
 ls_leader *ls_leader_open(const ls_plan *plan, int loop, int port, ls_message *why);
 void ls_leader_close(ls_leader *leader);

@@ -34,7 +34,8 @@ typedef struct member {
     double pause;
     int tries;
     int64_t next_try, give_up, greeted, last_tick;
-    bool ending; /* the job is over: finish as soon as nothing runs */
+    int64_t remind; /* when to say that the leader is missing */
+    bool ending;    /* the job is over: finish as soon as nothing runs */
     int end_code;
     int64_t parted;  /* when the last message to the leader was sent */
     char told[4096]; /* the cause that was printed last */
@@ -276,6 +277,7 @@ static void handle_loss(member *m)
     ls_wire_close(&m->wire);
     if (m->ending || m->agent->told || !was_member) return;
     m->give_up = ls_after(o->join_timeout);
+    m->remind = ls_after(LS_GATHER_QUIET);
     m->next_try = ls_after(m->pause);
     char text[512];
     snprintf(text, sizeof text, "lockstep: first cause: the leader at %s:%d was lost: %.200s\n", m->plan->meeting_host,
@@ -301,6 +303,11 @@ static void check_connection(member *m, int64_t now)
     if ((silent || ungreeted) && !m->lost) on_end(&m->wire, silent ? "no heartbeat" : "no greeting");
     if (m->lost) handle_loss(m);
     if (m->standing != AWAY || m->ending || m->agent->phase != LS_AGENT_IDLE || now < m->next_try) return;
+    if (now >= m->remind) {
+        ls_log_line(LS_LOG_WARN, "launch: no leader at %s:%d yet: %.200s; this host tries for %.0f s (join_timeout)",
+                    m->plan->meeting_host, m->plan->meeting_port, m->why, o->join_timeout);
+        m->remind = ls_after(LS_GATHER_REMIND);
+    }
     if (now >= m->give_up) {
         char text[512];
         snprintf(text, sizeof text, "lockstep: first cause: no leader at %s:%d within %.0f s: %.200s\n",
@@ -345,6 +352,7 @@ static void begin(ls_agent *agent)
     m->pause = FIRST_PAUSE;
     m->last_tick = ls_now();
     m->give_up = ls_after(m->plan->opts.join_timeout);
+    m->remind = ls_after(LS_GATHER_QUIET);
     m->wire.on_message = on_message;
     m->wire.on_end = on_end;
     m->wire.owner = m;
