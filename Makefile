@@ -38,6 +38,7 @@ test:
 	@tools/hf_tokenizers.sh $(BUILD)/hf_tokenizers || test $$? = 77
 	@tools/jupyter.sh $(BUILD)/jupyter || test $$? = 77
 	@tools/xla_library.sh $(BUILD)/xla_library || test $$? = 77
+	@tools/perfetto.sh $(BUILD)/perfetto || test $$? = 77
 	@$(call configured,$(BUILD))
 	@cmake --build $(BUILD)
 	@tools/run_tests.sh $(BUILD) $(ARGS)

@@ -45,6 +45,7 @@ typedef struct ls_session {
     ls_claim *claims;       /* folders locked by this run */
     char *profile;          /* folder for the profile that is being taken; NULL: none */
     bool profile_is_whole;  /* of the whole run, not of a block */
+    int64_t profile_origin; /* of its timeline, as of ls_clock_ns() */
     char *project_dir;
     bool project_named, project_open; /* by the program or a flag; created and writable */
     char *resume;                     /* folder to restore at the first epoch, or "latest"; NULL: none, or done */

@@ -5,6 +5,7 @@
 #include <lockstep/ops.h>
 #include <lockstep/profile.h>
 
+#include <math.h>
 #include <sys/wait.h>
 
 #include "base/json.h"
@@ -60,6 +61,13 @@ static int events_named(const ls_json *trace, int rank, const char *name, const 
     return found;
 }
 
+/* A time that a reader, who multiplies by 1000 and cuts off the rest, gets exactly. */
+static bool is_nanoseconds(double microseconds)
+{
+    double exact = round(microseconds * 1e3);
+    return nextafter(microseconds, INFINITY) - microseconds < 1e-4 && floor(microseconds * 1e3) == exact;
+}
+
 static void every_operator_is_counted_and_named(void)
 {
     ls_run *run = ls_init(NULL, NULL, .device = "cpu");
@@ -85,6 +93,7 @@ static void every_operator_is_counted_and_named(void)
         if (strcmp(ls_json_text(ls_json_get(e, "ph")), "X") != 0) continue;
         double began = ls_json_number(ls_json_get(e, "ts"), 0), time = ls_json_number(ls_json_get(e, "dur"), -1);
         CHECK(time > 0 && (!last || began > ls_json_number(ls_json_get(last, "ts"), 0)));
+        CHECK(is_nanoseconds(began) && is_nanoseconds(time));
         last = e;
     }
     ls_json_free(trace);

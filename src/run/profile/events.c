@@ -1,6 +1,6 @@
 /* events.c - spans as events of a Chrome trace, which Perfetto opens too: processes are ranks, threads are lanes. */
+#include <math.h>
 #include <stdio.h>
-#include <time.h>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -10,22 +10,16 @@
 static const char *const categories[LS_SPAN_KINDS] = {"operator", "collective", "wait", "wait", "wait"};
 static const char *const prefixes[LS_SPAN_KINDS] = {"", "", "wait: ", "wait: ", "wait: "};
 
+/* The threads of a process. Perfetto takes thread 0 of all processes for one and the same. */
+enum { PROGRAM = 1, BACKGROUND };
+
 typedef struct event_writer {
     ls_file_out out;
     ls_json_writer line;
-    int64_t origin; /* ns that turn the monotonic clock into time since 2026, the same for all hosts */
     int rank;
+    int64_t origin; /* as of ls_clock_ns() */
     bool ok;
 } event_writer;
-
-static int64_t time_since_2026(void)
-{
-    static const int64_t year_2026 = 1767225600;
-    struct timespec wall, monotonic;
-    clock_gettime(CLOCK_REALTIME, &wall);
-    clock_gettime(CLOCK_MONOTONIC, &monotonic);
-    return (wall.tv_sec - year_2026 - monotonic.tv_sec) * 1000000000 + wall.tv_nsec - monotonic.tv_nsec;
-}
 
 static void end_line(event_writer *w, ls_message *why)
 {
@@ -35,10 +29,13 @@ static void end_line(event_writer *w, ls_message *why)
     w->ok = w->ok && text && ls_file_put(&w->out, text, length, why) && ls_file_put(&w->out, ",\n", 2, why);
 }
 
-/* Microseconds, of which a double holds nanoseconds until 2060. */
+/* Microseconds, which readers multiply by 1000 and cut off. A quotient that is a little too small would cost a
+ * nanosecond, and Perfetto drops a span that ends after the next one has begun. */
 static void put_time(event_writer *w, const char *key, int64_t nanoseconds)
 {
-    ls_json_put_number(&w->line, key, (double)nanoseconds / 1e3);
+    double microseconds = (double)nanoseconds / 1e3;
+    if (microseconds * 1e3 < (double)nanoseconds) microseconds = nextafter(microseconds, INFINITY);
+    ls_json_put_number(&w->line, key, microseconds);
 }
 
 static void put_span(event_writer *w, const ls_span_lane *lane, const ls_time_span *span, int thread, ls_message *why)
@@ -51,7 +48,7 @@ static void put_span(event_writer *w, const ls_span_lane *lane, const ls_time_sp
     ls_json_put_text(&w->line, "name", name);
     ls_json_put_text(&w->line, "cat", categories[total->kind]);
     ls_json_put_text(&w->line, "ph", "X");
-    put_time(w, "ts", span->began + w->origin);
+    put_time(w, "ts", span->began - w->origin);
     put_time(w, "dur", span->time);
     ls_json_put_integer(&w->line, "pid", w->rank);
     ls_json_put_integer(&w->line, "tid", thread);
@@ -85,16 +82,16 @@ static void put_name(event_writer *w, const char *what, int thread, const char *
 
 bool ls_profile_write_events(const ls_spans *spans, const ls_profiled *who, const char *path, ls_message *why)
 {
-    event_writer w = {.origin = time_since_2026(), .rank = who->rank};
+    event_writer w = {.rank = who->rank, .origin = who->origin};
     char name[200];
     snprintf(name, sizeof name, "rank %d on %s", who->rank, who->host);
     w.ok = ls_file_create(&w.out, path, false, why);
     if (!w.ok) return false;
-    put_name(&w, "process_name", 0, name, why);
-    put_name(&w, "thread_name", 0, "program", why);
-    if (spans->background.count) put_name(&w, "thread_name", 1, "communication", why);
-    put_lane(&w, &spans->program, 0, why);
-    put_lane(&w, &spans->background, 1, why);
+    put_name(&w, "process_name", PROGRAM, name, why);
+    put_name(&w, "thread_name", PROGRAM, "program", why);
+    if (spans->background.count) put_name(&w, "thread_name", BACKGROUND, "communication", why);
+    put_lane(&w, &spans->program, PROGRAM, why);
+    put_lane(&w, &spans->background, BACKGROUND, why);
     w.ok = w.ok && ls_file_seal(&w.out, why) && ls_file_publish(&w.out, why);
     ls_file_discard(&w.out);
     ls_sys_free(ls_json_take(&w.line, NULL));

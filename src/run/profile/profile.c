@@ -3,14 +3,17 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/config.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/opts.h"
 #include "run/session.h"
+#include "tensor/exchange.h"
 
 /* ---- operators ---- */
 
@@ -67,13 +70,34 @@ static bool write_files(const ls_spans *spans, const ls_profiled *who, const cha
 
 /* ---- begin and end ---- */
 
+static int64_t date(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* All processes must call. Times since then are short enough for a double to hold their nanoseconds, and positive on a
+ * host whose clock is slow. */
+static bool agree_on_origin(ls_run *run, int64_t *origin, const char *who)
+{
+    static const int64_t hour = 3600 * 1000000000ll;
+    int64_t then = date() - hour;
+    if (!ls_exchange_broadcast(run, &then, sizeof then, 0, who)) return false;
+    *origin = ls_clock_ns() - (date() - then);
+    return true;
+}
+
 static void begin(ls_run *run, const char *who, const char *folder, bool whole)
 {
+    int64_t origin;
+    if (!agree_on_origin(run, &origin, who)) return;
     char *copy = ls_text_copy(run, folder);
     if (!copy) return;
     ls_status status = ls_spans_begin();
     if (!status) {
         run->session->profile = copy;
+        run->session->profile_origin = origin;
         run->session->profile_is_whole = whole;
         wrap_devices(run);
         return;
@@ -98,7 +122,7 @@ static void end(ls_run *run, const char *who)
     ls_spans *spans = ls_spans_end();
     unwrap_devices(run);
     run->session->profile = NULL;
-    ls_profiled by = {.rank = ls_rank(run), .world = ls_world_size(run)};
+    ls_profiled by = {.rank = ls_rank(run), .world = ls_world_size(run), .origin = run->session->profile_origin};
     by.asynchronous = run->device && run->device->table.stream_sync;
     gethostname(by.host, sizeof by.host - 1);
     char *tables = spans ? ls_profile_tables(spans, &by) : NULL;

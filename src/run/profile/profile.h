@@ -12,6 +12,7 @@ typedef struct ls_profiled {
     int rank, world;
     char host[128];
     bool asynchronous; /* the device returns before its operators are done */
+    int64_t origin;    /* of the timeline: the same moment in all processes, as of ls_clock_ns() in this one */
 } ls_profiled;
 
 /* Files of a process in the folder, until they are joined: lines of JSON, and tables. Rank and number of processes. */
