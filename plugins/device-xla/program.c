@@ -3,6 +3,7 @@
  * Its arguments are the storages that are read before they are written, its results those that were written and live
  * on. An argument that is overwritten gives its memory to the result, one that was released to whichever can use it. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "cache.h"
 
@@ -124,6 +125,7 @@ ls_status xla_program_write(const xla_device *d, xla_program *program, shlo *tex
 {
     size_t room = d->recording.mentions + 1;
     xla_lowering l = {.host = d->host, .places = calloc(room, sizeof *l.places)};
+    l.pads_lines = strcmp(d->pjrt->platform, "tpu") == 0;
     shlo_value *result = calloc(room, sizeof *result);
     program->in = calloc(room, sizeof *program->in);
     program->out = calloc(room, sizeof *program->out);
