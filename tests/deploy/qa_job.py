@@ -2,6 +2,7 @@
 and variables, what the operator adds to them, and the volumes as folders. The model is small, the questions are few."""
 import json
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -24,9 +25,16 @@ def check(what, right, detail=""):
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that is free, as is the next, and that the system gives to no outgoing connection."""
+    while True:
+        port = random.randrange(20000, 32768, 2)
+        with socket.socket() as first, socket.socket() as second:
+            try:
+                first.bind(("", port))
+                second.bind(("", port + 1))
+                return port
+            except OSError:
+                pass
 
 
 def container_of(job):
@@ -60,7 +68,7 @@ def elastic(job, port, which):
     return {"PET_NPROC_PER_NODE": job["spec"]["nprocPerNode"],
             "PET_NNODES": f"{policy['minReplicas']}:{policy['maxReplicas']}", "PET_RDZV_BACKEND": policy["rdzvBackend"],
             "PET_RDZV_ID": policy["rdzvId"], "PET_MAX_RESTARTS": str(policy["maxRestarts"]),
-            "PET_RDZV_ENDPOINT": f"127.0.0.1:{port}", "PET_RDZV_CONF": "last_call_timeout=3"}
+            "PET_RDZV_ENDPOINT": f"127.0.0.1:{port}", "PET_RDZV_CONF": "last_call_timeout=6"}
 
 
 def with_master(job, port, which):

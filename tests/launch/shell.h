@@ -7,12 +7,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "launch/ports.h"
 
 #define LAUNCH LOCKSTEP_COMMAND " launch "
 
@@ -59,7 +60,7 @@ __attribute__((unused)) static int count_lines(const char *file, const char *wan
 
 __attribute__((unused)) static void wait_for(const char *file, const char *line, int count)
 {
-    for (int i = 0; i < 20000 && count_lines(file, line) < count; i++) usleep(1000);
+    for (int i = 0; i < 60000 && count_lines(file, line) < count; i++) usleep(1000);
 }
 
 /* Is `unshare` with these options allowed? Asked by tests that mount something, or start the first process of a
@@ -113,23 +114,6 @@ __attribute__((unused)) static bool is_alive(const char *pid_file)
     if (file && !fgets(text, sizeof text, file)) text[0] = '\0';
     if (file) fclose(file);
     return atoi(text) > 0 && kill(atoi(text), 0) == 0;
-}
-
-/* Two ports in a row that nobody uses. */
-__attribute__((unused)) static int find_port(void)
-{
-    static int next;
-    if (!next) next = 20000 + (int)getpid() % 20000;
-    for (;; next += 2) {
-        int free = 0;
-        for (int i = 0; i < 2; i++) {
-            int fd = socket(AF_INET, SOCK_STREAM, 0);
-            struct sockaddr_in here = {.sin_family = AF_INET, .sin_port = htons((uint16_t)(next + i))};
-            free += bind(fd, (struct sockaddr *)&here, sizeof here) == 0;
-            close(fd);
-        }
-        if (free == 2) return (next += 2) - 2;
-    }
 }
 
 static void remove_folder(void)

@@ -2,27 +2,14 @@
 #ifndef LOCKSTEP_TESTS_RUN_BY_HAND_H
 #define LOCKSTEP_TESTS_RUN_BY_HAND_H
 
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/config.h"
-
-static int find_port(void)
-{
-    struct sockaddr_in here = {.sin_family = AF_INET};
-    socklen_t size = sizeof here;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    bind(fd, (struct sockaddr *)&here, sizeof here);
-    getsockname(fd, (struct sockaddr *)&here, &size);
-    close(fd);
-    return ntohs(here.sin_port);
-}
+#include "launch/ports.h"
 
 static void set_number(const char *name, int value)
 {
