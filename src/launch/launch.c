@@ -129,21 +129,26 @@ bool ls_launch_is_worker(void)
 
 /* ---- A function of this program ------------------------------------------------------------------------------- */
 
-/* Wait for the supervisor. Signals that would end this program are forwarded, so that workers can save; signals that it
- * handles or ignores are not. Returns the exit code; *code already has it if the system cannot tell. */
-static int await_supervisor(pid_t supervisor, const int *code)
+/* Block the signals that would end this program, which `ends` then holds; signals that it handles or ignores are left
+ * alone. */
+static void block_ends(sigset_t *ends, sigset_t *before)
 {
-    static const int ends[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
-    int told = 0, status = 0;
-    sigset_t mask, before;
-    sigemptyset(&mask);
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
+    sigemptyset(ends);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         struct sigaction action;
-        if (sigaction(ends[i], NULL, &action) == 0 && action.sa_handler == SIG_DFL) sigaddset(&mask, ends[i]);
+        if (sigaction(numbers[i], NULL, &action) == 0 && action.sa_handler == SIG_DFL) sigaddset(ends, numbers[i]);
     }
-    sigprocmask(SIG_BLOCK, &mask, &before);
+    sigprocmask(SIG_BLOCK, ends, before);
+}
+
+/* Wait for the supervisor, and forward the signals in `ends`, so that workers can save. Returns the exit code; *code
+ * already has it if the system cannot tell. */
+static int await_supervisor(pid_t supervisor, const sigset_t *ends, const int *code)
+{
+    int told = 0, status = 0;
     struct pollfd files[] = {{.fd = (int)syscall(SYS_pidfd_open, supervisor, 0), .events = POLLIN},
-                             {.fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK), .events = POLLIN}};
+                             {.fd = signalfd(-1, ends, SFD_CLOEXEC | SFD_NONBLOCK), .events = POLLIN}};
     pid_t ended;
     while ((ended = waitpid(supervisor, &status, WNOHANG)) == 0 || (ended < 0 && errno == EINTR)) {
         struct signalfd_siginfo info;
@@ -156,7 +161,6 @@ static int await_supervisor(pid_t supervisor, const int *code)
     }
     for (int i = 0; i < 2; i++)
         if (files[i].fd >= 0) close(files[i].fd);
-    sigprocmask(SIG_SETMASK, &before, NULL);
     if (ended < 0) return *code; /* SIGCHLD is ignored here */
     if (!WIFSIGNALED(status)) return WEXITSTATUS(status);
     return 128 + (told ? told : WTERMSIG(status)); /* signalled before it was ready */
@@ -175,8 +179,11 @@ static int launch_workers(ls_plan *plan)
     plan->opts.exit_codes = codes;
     codes[workers] = 128 + SIGKILL; /* of the supervisor, unless it reports another */
     fflush(NULL);
+    sigset_t ends, before;
+    block_ends(&ends, &before); /* workers may run before fork() returns here */
     pid_t parent = getpid(), supervisor = fork();
     if (supervisor == 0) {
+        sigprocmask(SIG_SETMASK, &before, NULL);
         prctl(PR_SET_PDEATHSIG, LS_AGENT_RELAY);
         if (getppid() != parent) _exit(128 + SIGTERM);
         codes[workers] = ls_supervise(plan);
@@ -184,7 +191,8 @@ static int launch_workers(ls_plan *plan)
     }
     int code = LS_LAUNCH_REFUSED;
     if (supervisor < 0) ls_log_line(LS_LOG_ERROR, "ls_launch: cannot fork: %s", strerror(errno));
-    else code = await_supervisor(supervisor, &codes[workers]);
+    else code = await_supervisor(supervisor, &ends, &codes[workers]);
+    sigprocmask(SIG_SETMASK, &before, NULL);
     if (asked) memcpy(asked, codes, workers * sizeof *codes);
     munmap(codes, bytes);
     return code;

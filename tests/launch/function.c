@@ -2,16 +2,15 @@
 #include "check.h"
 
 #include "base/capture.h"
+#include "launch/ports.h"
 
 #include <lockstep/launch.h>
 
 #include "base/config.h"
 
-#include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -199,6 +198,30 @@ static void passes_signals_on(void)
     }
 }
 
+static pid_t launching;
+
+static void tell_oneself(void)
+{
+    if (getpid() == launching) raise(SIGTERM);
+}
+
+/* Before there are workers, or even one who looks after them. */
+static void the_first_moment_is_not_too_early(void)
+{
+    board *b = share_board();
+    int status = -1;
+    fflush(NULL);
+    pid_t program = fork();
+    if (program == 0) {
+        launching = getpid();
+        pthread_atfork(NULL, tell_oneself, NULL); /* within its fork() */
+        b->left = ls_launch(save_when_told, b, .num_processes = 2, .quiet = true);
+        _exit(0);
+    }
+    waitpid(program, &status, 0);
+    CHECK(WIFEXITED(status) && b->left == 128 + SIGTERM);
+}
+
 /* Killed, it cannot wait; the workers end all the same, and save. */
 static void workers_outlive_it_to_save(void)
 {
@@ -242,21 +265,6 @@ static int meet(void *argument)
     return number("RANK") == 1 ? b->left : 0;
 }
 
-/* A port that is free, and the next. */
-static int free_ports(void)
-{
-    for (int port = 21000 + (int)getpid() % 20000;; port += 2) {
-        int free = 0;
-        for (int i = 0; i < 2; i++) {
-            int fd = socket(AF_INET, SOCK_STREAM, 0);
-            struct sockaddr_in here = {.sin_family = AF_INET, .sin_port = htons((uint16_t)(port + i))};
-            free += bind(fd, (struct sockaddr *)&here, sizeof here) == 0;
-            close(fd);
-        }
-        if (free == 2) return port;
-    }
-}
-
 static int call_on_host(meeting *m, int host)
 {
     char endpoint[64];
@@ -271,7 +279,7 @@ static void one_process_on_each_of_two_hosts(void)
 {
     static const int ends[] = {0, 0, 7};
     for (int i = 0; i < 3; i++) {
-        meeting m = {.b = share_board(), .port = free_ports(), .elastic = i == 1};
+        meeting m = {.b = share_board(), .port = find_port(), .elastic = i == 1};
         m.b->left = ends[i];
         fflush(NULL);
         pid_t other = fork();
@@ -403,6 +411,7 @@ int main(int argc, char **argv)
     CHECK_RUN(survives_failures);
     CHECK_RUN(one_process_stays_here);
     CHECK_RUN_FORK(passes_signals_on);
+    CHECK_RUN_FORK(the_first_moment_is_not_too_early);
     CHECK_RUN_FORK(workers_outlive_it_to_save);
     CHECK_RUN_FORK(tells_codes_where_children_are_ignored);
     CHECK_RUN_FORK(one_process_on_each_of_two_hosts);
