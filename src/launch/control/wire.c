@@ -84,6 +84,12 @@ bool ls_wire_is_here(const char *host)
 
 /* ---- Messages ------------------------------------------------------------------------------------------------- */
 
+/* Of an error of recv() or send(): the other side is gone. It makes no difference whether it had read everything. */
+static bool is_closed(int error)
+{
+    return error == ECONNRESET || error == EPIPE;
+}
+
 static void end(ls_wire *wire, const char *why)
 {
     if (!ls_wire_is_open(wire)) return;
@@ -130,7 +136,7 @@ static void receive(ls_wire *wire)
     ssize_t got = recv(wire->watch.fd, wire->in + wire->in_length, wire->in_room - wire->in_length, 0);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (got <= 0) {
-        end(wire, got ? strerror(errno) : "it closed the connection");
+        end(wire, got == 0 || is_closed(errno) ? "it closed the connection" : strerror(errno));
         return;
     }
     if (wire->parting) return;
@@ -147,12 +153,13 @@ static void flush(ls_wire *wire)
     while (done < wire->out_length) {
         ssize_t sent = send(wire->watch.fd, wire->out + done, wire->out_length - done, MSG_NOSIGNAL);
         if (sent < 0 && errno == EINTR) continue;
-        if (sent < 0 && errno != EAGAIN) {
+        if (sent < 0 && errno == EAGAIN) break;
+        if (sent < 0 && !is_closed(errno)) {
             end(wire, strerror(errno));
             return;
         }
-        if (sent < 0) break;
-        done += (size_t)sent;
+        if (sent < 0) done = wire->out_length; /* nobody hears it, but the last words from there are still to be read */
+        else done += (size_t)sent;
     }
     wire->out_length -= done;
     if (wire->out_length) memmove(wire->out, wire->out + done, wire->out_length);
@@ -196,6 +203,13 @@ bool ls_wire_open(ls_wire *wire, int loop, int fd, bool connecting)
     close(fd);
     wire->watch.fd = -1;
     return false;
+}
+
+bool ls_wire_is_silent(const ls_wire *wire, int64_t now, int64_t limit)
+{
+    char unread;
+    return now - wire->heard > limit && recv(wire->watch.fd, &unread, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
+           errno == EAGAIN;
 }
 
 void ls_wire_close(ls_wire *wire)

@@ -38,6 +38,10 @@ void ls_wire_send(ls_wire *wire, ls_json_writer *message);
 /* Send {"name": value}. */
 void ls_wire_say(ls_wire *wire, const char *name, int64_t value);
 
+/* Has the other side of an open wire said nothing for more than `limit` ns? What has arrived counts, even if this
+ * process had no time to read it. */
+bool ls_wire_is_silent(const ls_wire *wire, int64_t now, int64_t limit);
+
 /* Start a connection to host:port; -1 with the reason in `why`. A name may have several addresses: increase `turn` at
  * each retry to use the next one. */
 int ls_wire_connect(const char *host, int port, int turn, ls_message *why);

@@ -337,7 +337,7 @@ static int64_t check_hosts(ls_leader *l, int64_t now)
     for (host *h = l->hosts, *next; h; h = next) {
         next = h->next;
         if (slept) h->wire.heard = now;
-        if (!h->lost && now - h->wire.heard > dead) {
+        if (!h->lost && ls_wire_is_silent(&h->wire, now, dead)) {
             snprintf(h->why, sizeof h->why, "no heartbeat for %.1f s", (double)(now - h->wire.heard) / 1e9);
             h->lost = true;
         }

@@ -298,7 +298,7 @@ static void check_connection(member *m, int64_t now)
     if (m->standing == JOINED && now - m->wire.spoke >= beat) ls_wire_say(&m->wire, "beat", m->generation);
     /* A suspended process may have missed messages; if the leader gave it up meanwhile, the connection is closed. */
     if (slept) m->wire.heard = now;
-    bool silent = m->standing == JOINED && now - m->wire.heard > dead;
+    bool silent = m->standing == JOINED && ls_wire_is_silent(&m->wire, now, dead);
     bool ungreeted = m->standing == GREETING && now - m->greeted > (int64_t)(LONGEST_GREETING * 1e9);
     if ((silent || ungreeted) && !m->lost) on_end(&m->wire, silent ? "no heartbeat" : "no greeting");
     if (m->lost) handle_loss(m);

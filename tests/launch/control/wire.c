@@ -76,6 +76,44 @@ static void the_last_words_are_heard(void)
     close(loop);
 }
 
+static void what_arrived_unread_is_no_silence(void)
+{
+    int loop = ls_loop_open();
+    end leader, host;
+    open_pair(loop, &host, &leader);
+    while (host.wire.connecting) ls_loop_wait(loop, ls_after(60));
+    ls_wire_say(&host.wire, "number", 0);
+    CHECK(!ls_wire_is_silent(&leader.wire, ls_after(60), 1));
+    while (!leader.heard) ls_loop_wait(loop, ls_after(60));
+    CHECK(ls_wire_is_silent(&leader.wire, ls_after(60), 1));
+    CHECK(!ls_wire_is_silent(&leader.wire, ls_after(60), INT64_MAX));
+    ls_wire_close(&host.wire);
+    CHECK(!ls_wire_is_silent(&leader.wire, ls_after(60), 1)); /* it has ended, which is another reason */
+    ls_wire_close(&leader.wire);
+    close(loop);
+}
+
+/* One that is killed may not have read everything, and nothing can be sent to it: all that it said arrives, and one
+ * reason. */
+static void one_that_is_killed_closed_the_connection(void)
+{
+    for (int late = 0; late < 2; late++) {
+        int loop = ls_loop_open();
+        end leader, host;
+        open_pair(loop, &host, &leader);
+        while (host.wire.connecting) ls_loop_wait(loop, ls_after(60));
+        ls_wire_say(&host.wire, "number", 0);
+        if (!late) ls_wire_say(&leader.wire, "number", 0);
+        ls_wire_close(&host.wire);
+        if (late) /* the answers to what nobody hears */
+            for (int i = 0; i < 2; i++) ls_wire_say(&leader.wire, "number", i);
+        while (!leader.why[0]) ls_loop_wait(loop, ls_after(60));
+        CHECK(leader.heard == 1 && leader.in_order);
+        CHECK_TEXT(leader.why, "it closed the connection");
+        close(loop);
+    }
+}
+
 static void both_may_part(void)
 {
     int loop = ls_loop_open();
@@ -92,6 +130,8 @@ static void both_may_part(void)
 int main(void)
 {
     CHECK_RUN(the_last_words_are_heard);
+    CHECK_RUN(what_arrived_unread_is_no_silence);
+    CHECK_RUN(one_that_is_killed_closed_the_connection);
     CHECK_RUN(both_may_part);
     return check_done();
 }
