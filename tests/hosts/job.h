@@ -59,6 +59,14 @@ __attribute__((unused)) static void expect_ends(int hosts, int code, const char 
     }
 }
 
+/* Wait until a host has printed the cause of a failure. */
+__attribute__((unused)) static void wait_for_cause(int which)
+{
+    char name[16];
+    snprintf(name, sizeof name, "host%d", which);
+    for (int i = 0; i < 6000 && run("grep -q 'first cause' %s", path(name)) != 0; i++) usleep(10000);
+}
+
 /* Kubernetes would show this. */
 __attribute__((unused)) static bool termination_log_says(int which, const char *text)
 {
@@ -73,7 +81,7 @@ static int processes_before;
 
 __attribute__((unused)) static void expect_nothing_left(void)
 {
-    for (int i = 0; i < 5000 && count_processes(NULL) > processes_before; i++) usleep(1000);
+    for (int i = 0; i < 60000 && count_processes(NULL) > processes_before; i++) usleep(1000);
     CHECK_MSG(count_processes(NULL) == processes_before, "%d processes, %d before", count_processes(NULL),
               processes_before);
 }

@@ -4,6 +4,9 @@
 
 enum { STEPS = 60, PROCESSES = 2 * MOST_HOSTS, SAMPLES = 240 };
 
+/* Milliseconds in every step from the tenth on, until the training may hurry: it is at work when it is disturbed. */
+#define PAUSE "200"
+
 /* What a training has made: FOLDER/NAME/final and steps.RANK. */
 static const char *trainee(const char *name, const char *pause)
 {
@@ -26,7 +29,7 @@ static int count_steps(const char *name, int rank)
 
 static void wait_for_steps(const char *name, int rank, int steps)
 {
-    for (int i = 0; i < 30000 && count_steps(name, rank) < steps; i++) usleep(1000);
+    for (int i = 0; i < 60000 && count_steps(name, rank) < steps; i++) usleep(1000);
     CHECK_MSG(count_steps(name, rank) >= steps, "rank %d made %d steps", rank, count_steps(name, rank));
 }
 
@@ -34,6 +37,12 @@ static void expect_same_weights(const char *name, const char *other)
 {
     CHECK_MSG(run("cmp %s/%s/final/model.safetensors %s/%s/final/model.safetensors", folder, name, folder, other) == 0,
               "%s: %s", name, output);
+}
+
+/* From now on this training does not pause. */
+static void let_hurry(const char *name)
+{
+    CHECK(run("touch %s/%s/hurry", folder, name) == 0);
 }
 
 /* To its end, without disturbance. */
@@ -49,7 +58,7 @@ static const char *begin_training(const char *options)
     static char name[16];
     static int number;
     snprintf(name, sizeof name, "disturbed%d", number++);
-    for (int i = 0; i < 2; i++) start_host(i, 2, options, trainee(name, "5"));
+    for (int i = 0; i < 2; i++) start_host(i, 2, options, trainee(name, PAUSE));
     wait_for_steps(name, 0, 10);
     return name;
 }
@@ -125,7 +134,7 @@ static void bring_back(int host, const char *name)
 {
     kill(job[host], SIGKILL);
     end_of(job[host]);
-    start_host(host, 2, "--max-restarts 3", trainee(name, "5"));
+    start_host(host, 2, "--max-restarts 3", trainee(name, PAUSE));
 }
 
 static void lose_host(const char *name)
@@ -142,7 +151,7 @@ static void stop_host(const char *name)
 {
     (void)name;
     kill(job[1], SIGSTOP);
-    usleep(3000000);
+    wait_for_cause(0);
     kill(job[1], SIGCONT);
 }
 
@@ -150,7 +159,7 @@ static void cut_cable(const char *name)
 {
     (void)name;
     set_cable('b', "down");
-    usleep(3000000);
+    for (int i = 0; i < 2; i++) wait_for_cause(i);
     set_cable('b', "up");
 }
 
@@ -159,6 +168,7 @@ static void goes_on_exactly(void (*disturb)(const char *name), int witness, cons
 {
     const char *name = begin_training("--max-restarts 3");
     disturb(name);
+    let_hurry(name);
     expect_ends(2, 0, "");
     CHECK(run("grep -F '%s' %s/host%d", cause, folder, witness) == 0);
     expect_same_weights(name, "alone");
@@ -215,7 +225,7 @@ static void survivors_on_all_hosts_return_at_once(void)
 static void join(int host)
 {
     start_launcher(host, "--nnodes 2:3 --rdzv-backend c10d --rdzv-endpoint a:4000 --max-restarts 3",
-                   "--rdzv-conf last_call_timeout=1", trainee("elastic", "20"));
+                   "--rdzv-conf last_call_timeout=1", trainee("elastic", PAUSE));
 }
 
 /* Which samples were used in which step, by whichever process. */
@@ -254,6 +264,7 @@ static void grows_and_shrinks_with_the_same_samples(void)
         join(2);
         wait_for_steps("elastic", 5, 5);
         kill(job[2], killed ? SIGKILL : SIGTERM);
+        let_hurry("elastic");
         CHECK(end_host(2) == (killed ? 1000 + SIGKILL : 128 + SIGTERM));
         expect_ends(2, 0, "");
         read_use("elastic", &got);

@@ -50,8 +50,10 @@ static void tells_kubernetes(void)
 static void kills_what_does_not_go(void)
 {
     make_folder();
-    pid_t job = start("-n 2 --shutdown-timeout 0.3 " WORKER " stubborn /dev/null");
-    usleep(300000);
+    char arguments[256];
+    snprintf(arguments, sizeof arguments, "-n 2 --shutdown-timeout 0.3 " WORKER " stubborn %s", path("marks"));
+    pid_t job = start(arguments);
+    wait_for(path("marks"), "ready", 2);
     kill(job, SIGTERM);
     CHECK(end_of(job) == 128 + SIGTERM);
     /* Hangs as well: rank 1 fails, rank 0 ignores the signal that ends the others. */
@@ -93,7 +95,7 @@ static void dies_at_the_second_request(void)
     pid_t job = start(arguments);
     wait_for(path("marks"), "ready", 2);
     kill(job, SIGTERM);
-    usleep(50000);
+    wait_for(path("marks"), "told", 2);
     kill(job, SIGINT);
     CHECK(end_of(job) == 143);
 }
@@ -104,11 +106,11 @@ static void workers_die_with_the_launcher(void)
     char arguments[256];
     snprintf(arguments, sizeof arguments, "sh -c 'echo $$ >%s; exec sleep 1000'", path("pid"));
     pid_t job = start(arguments);
-    for (int i = 0; i < 20000 && !is_alive(path("pid")); i++) usleep(1000);
+    for (int i = 0; i < 60000 && !is_alive(path("pid")); i++) usleep(1000);
     CHECK(is_alive(path("pid")));
     kill(job, SIGKILL);
     CHECK(end_of(job) == 1000 + SIGKILL);
-    for (int i = 0; i < 5000 && is_alive(path("pid")); i++) usleep(1000);
+    for (int i = 0; i < 60000 && is_alive(path("pid")); i++) usleep(1000);
     CHECK(!is_alive(path("pid")));
 }
 
@@ -511,7 +513,11 @@ static void marks_lines_with_ranks(void)
 
 static void passes_a_prompt_on(void)
 {
-    CHECK(run(LAUNCH "--prefix sh -c 'printf name?; sleep 0.5; echo; echo -n'") == 0);
+    make_folder();
+    /* It ends its line when the prompt has been seen. */
+    CHECK(run(LAUNCH "--prefix sh -c 'printf name?; until grep -q name %s; do sleep 0.01; done; echo' >%s",
+              path("seen"), path("seen")) == 0);
+    CHECK(run("cat %s", path("seen")) == 0);
     CHECK_TEXT(output, "[default0]:name?[default0]:\n");
 }
 

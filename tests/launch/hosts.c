@@ -1,7 +1,8 @@
 /* hosts.c - jobs of several hosts: several launchers on this machine that meet at 127.0.0.1. */
 #include "launchers.h"
 
-static int port; /* where they meet */
+static int port;                      /* where they meet */
+static const char *dead_after = "30"; /* seconds */
 
 static void begin_job(void)
 {
@@ -9,14 +10,14 @@ static void begin_job(void)
     port = find_port();
 }
 
-/* The launcher of one host. Beats are quick and patience is long: the machine may be busy. */
+/* The launcher of one host. Patience is long, since the machine may be busy. */
 static void start_launcher(int which, const char *hosts, const char *conf, const char *options, const char *program)
 {
     char line[1024], name[16];
     snprintf(name, sizeof name, "host%d", which);
     snprintf(line, sizeof line,
-             "%s --shutdown-timeout 5 --no-pin --rdzv-conf join_timeout=20,heartbeat=0.2,dead_after=1%s %s %s", hosts,
-             conf, options, program);
+             "%s --shutdown-timeout 20 --no-pin --rdzv-conf join_timeout=60,heartbeat=1,dead_after=%s%s %s %s", hosts,
+             dead_after, conf, options, program);
     job[which] = start_as(line, name);
 }
 
@@ -198,7 +199,9 @@ static void notices_a_killed_host(void)
 
 static void notices_a_silent_host(void)
 {
+    dead_after = "3";
     notices_a_lost_host(SIGSTOP, "no heartbeat for");
+    dead_after = "30";
 }
 
 static void waits_for_a_lost_host(void)

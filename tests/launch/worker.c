@@ -77,10 +77,13 @@ int main(int argc, char **argv)
         raise(atoi(argument));
     }
     if (strcmp(verb, "hang") == 0) hang();
-    if (strcmp(verb, "stubborn") == 0) {
-        signal(SIGTERM, SIG_IGN);
+    if (strcmp(verb, "stubborn") == 0) { /* says that it was told to end, and stays */
+        sigset_t heard;
+        sigemptyset(&heard);
+        sigaddset(&heard, SIGTERM);
+        sigprocmask(SIG_BLOCK, &heard, NULL);
         leave_mark(argument, "ready");
-        hang();
+        for (int number; sigwait(&heard, &number) == 0;) leave_mark(argument, "told");
     }
     if (strcmp(verb, "save") == 0) { /* as a program that writes a checkpoint when it is told to end */
         signal(SIGTERM, on_signal);

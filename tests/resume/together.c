@@ -58,8 +58,8 @@ static void one_that_is_told_to_end_saves_its_last_step(void)
         char name[16];
         snprintf(name, sizeof name, "told%zu", i);
         new_folder(name);
-        pid_t launcher = start_training(name, "2");
-        for (int wait = 0; wait < 20000 && count_steps(name) < 9; wait++) usleep(1000);
+        pid_t launcher = start_training(name, "200");
+        for (int wait = 0; wait < 60000 && count_steps(name) < 9; wait++) usleep(1000);
         kill(launcher, signals[i]);
         CHECK(end_of(launcher) == 128 + signals[i]);
         int before = count_steps(name);

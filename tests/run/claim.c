@@ -98,16 +98,22 @@ static void the_next_run_takes_over(void)
 {
     folder_fresh(HOME);
     other o = begin_other();
+    int waits[2];
+    char byte = 0;
+    CHECK(pipe(waits) == 0);
     pid_t next = fork();
     if (next == 0) {
         int epoch;
         close(o.end);
+        if (write(waits[1], &byte, 1) != 1) _exit(1);
         ls_run *run = ls_init(NULL, NULL, .project_dir = HOME);
         bool ok = ls_epoch(run, 1, &epoch);
         _exit(ls_finish(run) || !ok);
     }
-    usleep(100000); /* it has begun to wait, most likely */
+    CHECK(read(waits[0], &byte, 1) == 1); /* it is about to */
     close(o.end);
+    close(waits[0]);
+    close(waits[1]);
     int status = 1;
     waitpid(next, &status, 0);
     CHECK(status == 0);

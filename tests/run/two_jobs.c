@@ -36,6 +36,8 @@ typedef struct outcome {
     board *words;
 } outcome;
 
+enum { ALONE = -1 }; /* a pause until those before it have ended */
+
 /* Processes 0 and 1 are one job, 2 and 3 the other; they start in this order, after as many milliseconds each. */
 static outcome run_jobs(const int order[4], const int pauses[4], const uint64_t seeds[2], const char *address)
 {
@@ -44,7 +46,10 @@ static outcome run_jobs(const int order[4], const int pauses[4], const uint64_t 
     int port = find_port();
     fflush(NULL);
     for (int i = 0; i < 4; i++) {
-        usleep((useconds_t)pauses[i] * 1000);
+        siginfo_t end;
+        for (int j = 0; j < i && pauses[i] == ALONE; j++)
+            waitid(P_PID, (id_t)o.pids[order[j]], &end, WEXITED | WNOWAIT);
+        if (pauses[i] > 0) usleep((useconds_t)pauses[i] * 1000);
         o.pids[order[i]] = fork();
         if (o.pids[order[i]] == 0) {
             fclose(stderr);
@@ -97,7 +102,7 @@ static void jobs_whose_seeds_differ_are_told_so(void)
 {
     static const char *const addresses[] = {"127.0.0.1", "127.0.0.2"};
     for (int i = 0; i < 2; i++) {
-        outcome o = run_jobs((int[4]){0, 3, 2, 1}, (int[4]){0, 0, 150, 150}, (uint64_t[2]){1, 2}, addresses[i]);
+        outcome o = run_jobs((int[4]){0, 3, 2, 1}, (int[4]){0, 0, ALONE, 0}, (uint64_t[2]){1, 2}, addresses[i]);
         bool told = false;
         for (int p = 0; p < 4; p++)
             told |= strstr(o.words->words[p], "seed is 1 in process 0, but 2 in process 1") != NULL &&
