@@ -49,10 +49,11 @@ static void hold_one(int64_t pause)
     ls_pin_begin(cpus, 1, &(ls_pin_rules){.root = root, .window_ms = WINDOW, .pause_ms = pause});
 }
 
-/* A window later. */
+/* Several windows later: of so long a time, the ticks of 10 ms in which /proc/stat counts are too small a part to
+ * matter, however they are rounded. */
 static void look_again(double foreign)
 {
-    usleep(3 * WINDOW * 1000);
+    usleep(6 * WINDOW * 1000);
     tell(foreign);
     ls_pin_watch();
 }

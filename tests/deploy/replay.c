@@ -97,8 +97,8 @@ static void elastic_pods_join(void)
 {
     make_folder();
     int port = find_port();
-    start_elastic_pod(0, port, "3");
-    start_elastic_pod(1, port, "3");
+    start_elastic_pod(0, port, "6");
+    start_elastic_pod(1, port, "6");
     static const char *const lines[] = {"0/4 0/2 0/2 10 none\n", "1/4 1/2 0/2 10 none\n", "2/4 0/2 1/2 10 none\n",
                                         "3/4 1/2 1/2 10 none\n"};
     expect(2, lines, 4);
