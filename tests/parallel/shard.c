@@ -11,8 +11,6 @@
 #include "optim/scaler.h"
 #include "run/team.h"
 
-#define FOLDER "shard_test"
-
 enum { FEATURES = 12, CLASSES = 5, BATCH = 4, STEPS = 50, MOST = 1 << 18 };
 
 /* ---- results of runs ---- */
@@ -319,22 +317,26 @@ static void same_file(const char *a, const char *b, const char *name)
 
 static void checkpoints_are_the_same_files(void)
 {
-    folder_fresh(FOLDER);
-    train_part(false, 2, FOLDER "/plain", NULL);
-    train_part(true, 2, FOLDER "/shared_out", NULL);
-    same_file(FOLDER "/plain", FOLDER "/shared_out", "model.safetensors");
-    same_file(FOLDER "/plain", FOLDER "/shared_out", "optimizer.safetensors");
+    char folder[32], plain[48], shared_out[48]; /* of this process: another may run at the same time with more hosts */
+    snprintf(folder, sizeof folder, "shard_test_%d", (int)getpid());
+    snprintf(plain, sizeof plain, "%s/plain", folder);
+    snprintf(shared_out, sizeof shared_out, "%s/shared_out", folder);
+    folder_fresh(folder);
+    train_part(false, 2, plain, NULL);
+    train_part(true, 2, shared_out, NULL);
+    same_file(plain, shared_out, "model.safetensors");
+    same_file(plain, shared_out, "optimizer.safetensors");
     for (int world = 1; world <= 4; world *= 2) {
-        train_part(false, world, NULL, FOLDER "/plain");
+        train_part(false, world, NULL, plain);
         memcpy(before, results, sizeof before);
         for (int shard = 0; shard < 2; shard++) {
-            train_part(shard, world, NULL, FOLDER "/shared_out");
+            train_part(shard, world, NULL, shared_out);
             compare("resumed", world, 0);
-            train_part(shard, world, NULL, FOLDER "/plain");
+            train_part(shard, world, NULL, plain);
             compare("resumed", world, 0);
         }
     }
-    folder_remove(FOLDER);
+    folder_remove(folder);
 }
 
 /* ---- memory ---- */
