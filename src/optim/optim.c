@@ -278,8 +278,9 @@ static bool span_of(ls_optim *optim, ls_optim_slot *slot, const ls_tensor *gradi
         if (slot->moments[k]) span->moments[k] = slot->moments[k]->view;
         span->first |= !slot->moments_hold[k];
     }
-    /* Sharded state is already flat; and to a device that compiles, dimensions cost nothing, but changing them may. */
-    bool shared_out = ls_slot_shared_out(optim, slot), flat = !ls_device_records(optim->device);
+    /* Blocks are updated as flat memory, and sharded state already is. Outside them a device that compiles gets
+     * parameters as they are: their dimensions cost it nothing, but changing them may. */
+    bool shared_out = ls_slot_shared_out(optim, slot), flat = slot->block || !ls_device_records(optim->device);
     for (int i = 0; i < 2 + moments && !shared_out; i++) flat = flat && ls_views_match(operands[i], &span->parameter);
     for (int i = 0; i < 2 + moments; i++) {
         operands[i]->derived = NULL;

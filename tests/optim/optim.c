@@ -353,6 +353,28 @@ static void parameters_in_no_product_need_no_half_copy(void)
     CHECK(ls_finish(run) == 0);
 }
 
+/* A device that records may want blocks all the same: they end with LS_TRAIT_SCATTERED, another trait. */
+static void blocks_are_updated_on_devices_that_record(void)
+{
+    static float weight[2][8 * 16];
+    for (int records = 0; records < 2; records++) {
+        ls_run *run = ls_init(NULL, NULL, .seed = 3);
+        ls_module *m = ls_sequential_new(run, ls_linear_new(run, 16, 8), ls_linear_new(run, 8, 4));
+        ls_optim *adam = ls_adamw_new(run, m, .lr = 0.1);
+        ls_tensor *x = ls_keep(ls_randn(run, LS_F32, 2, 16));
+        if (records) run->device->table.traits |= LS_TRAIT_STORAGES;
+        for (int i = 0; i < 3; i++) {
+            ls_backward(run, ls_sum(ls_square(ls_forward(m, x))));
+            CHECK(ls_step(adam));
+            ls_zero_grad(adam);
+        }
+        run->device->table.traits &= ~(uint32_t)LS_TRAIT_STORAGES;
+        ls_read(ls_module_tensor(m, "0.weight"), weight[records], sizeof *weight);
+        CHECK(ls_finish(run) == 0);
+    }
+    CHECK(memcmp(weight[0], weight[1], sizeof *weight) == 0);
+}
+
 /* One call more than there are steps, as at the end of any loop, and a step that somebody takes after it. */
 static void a_cycle_ends_at_its_lowest_rate(void)
 {
@@ -588,6 +610,7 @@ int main(int argc, char **argv)
     CHECK_RUN(state_resumes_exactly);
     CHECK_RUN(masters_remember_small_steps);
     CHECK_RUN(parameters_in_no_product_need_no_half_copy);
+    CHECK_RUN(blocks_are_updated_on_devices_that_record);
     CHECK_RUN(a_cycle_ends_at_its_lowest_rate);
     CHECK_RUN(warm_ups_end_at_their_lowest_rate);
     CHECK_RUN(rates_fall_on_plateaus);
