@@ -46,10 +46,9 @@ typedef enum device_kind { ANY_DEVICE, ON_CPU, ON_GPUS, ON_TPUS } device_kind;
 static device_kind wanted_device(const launch_options *options)
 {
     const char *ids = options->value[OPTION_GPU_IDS], *type = options->config.distributed_type;
-    bool from_file = ids == options->config.gpu_ids;
     if (options->value[OPTION_CPU]) return ON_CPU;
     if (options->value[OPTION_TPU]) return ON_TPUS;
-    if (options->value[OPTION_MULTI_GPU] || (ids && !from_file)) return ON_GPUS;
+    if (options->value[OPTION_MULTI_GPU] || (ids && !options->from_file[OPTION_GPU_IDS])) return ON_GPUS;
     if (strcasecmp(type, "TPU") == 0 || strcasecmp(type, "XLA") == 0) return ON_TPUS;
     bool listed = ids && strcmp(ids, "all") != 0 && strcmp(type, "MULTI_CPU") != 0;
     return listed || strcasecmp(type, "MULTI_GPU") == 0 ? ON_GPUS : ANY_DEVICE;
@@ -121,9 +120,7 @@ static bool count_processes(const launch_options *options, int hosts, int *count
         snprintf(why, size, "--hostfile gives the number of processes: omit %s", option_name(OPTION_NUM_PROCESSES));
         return false;
     }
-    if (total == 1 && option_from_file(options, OPTION_NUM_PROCESSES))
-        total = 0; /* it was not meant for several
-                                                                                   * hosts */
+    if (total == 1 && options->from_file[OPTION_NUM_PROCESSES]) total = 0; /* it was not meant for several hosts */
     if (total % hosts) {
         snprintf(why, size, "--num_processes %d is for all hosts together and cannot be divided among %d", total,
                  hosts);

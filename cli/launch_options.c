@@ -218,6 +218,7 @@ static const option same_as[][2] = {
     {OPTION_MACHINE_RANK, OPTION_HOSTFILE},
     {OPTION_NUM_PROCESSES, OPTION_NNODES},
     {OPTION_CPU, OPTION_MULTI_GPU},
+    {OPTION_CPU, OPTION_GPU_IDS},
     {OPTION_CPU, OPTION_TPU},
 };
 
@@ -227,15 +228,23 @@ static option open_option(const launch_options *options, const char *key)
     snprintf(name, sizeof name, "--%s", strcmp(key, "use_cpu") == 0 ? "cpu" : key);
     option which = find_long(name, strlen(name));
     if (which == OPTION_COUNT || options->value[which] || rows[which].kind == IDLE) return OPTION_COUNT;
-    for (size_t i = 0; i < sizeof same_as / sizeof *same_as; i++)
-        if (same_as[i][0] == which && options->value[same_as[i][1]]) return OPTION_COUNT;
+    for (size_t i = 0; i < sizeof same_as / sizeof *same_as; i++) {
+        option other = same_as[i][1];
+        if (same_as[i][0] == which && options->value[other] && !options->from_file[other]) return OPTION_COUNT;
+    }
     return which;
+}
+
+static void take(launch_options *to, option which, const char *text)
+{
+    to->value[which] = text;
+    to->from_file[which] = true;
 }
 
 static void take_text(launch_options *to, const char *key, const char *text)
 {
     option which = open_option(to, key);
-    if (which != OPTION_COUNT && *text) to->value[which] = text;
+    if (which != OPTION_COUNT && *text) take(to, which, text);
 }
 
 static void take_count(launch_options *to, const char *key, int number)
@@ -243,13 +252,13 @@ static void take_count(launch_options *to, const char *key, int number)
     option which = open_option(to, key);
     if (which == OPTION_COUNT || !number) return;
     snprintf(to->numbers[which], sizeof to->numbers[which], "%d", number);
-    to->value[which] = to->numbers[which];
+    take(to, which, to->numbers[which]);
 }
 
 static void take_switch(launch_options *to, const char *key, bool on)
 {
     option which = open_option(to, key);
-    if (which != OPTION_COUNT && on) to->value[which] = "1";
+    if (which != OPTION_COUNT && on) take(to, which, "1");
 }
 
 bool launch_options_configure(launch_options *options, char *why, size_t size)
@@ -277,11 +286,6 @@ bool launch_options_configure(launch_options *options, char *why, size_t size)
 #define TAKE_SWITCH(key, fallback) take_switch(options, #key, config->key);
     LS_LAUNCH_CONFIG_LIST(TAKE_TEXT, TAKE_COUNT, TAKE_SWITCH)
     return true;
-}
-
-bool option_from_file(const launch_options *options, option which)
-{
-    return options->value[which] == options->numbers[which];
 }
 
 int option_count(const launch_options *options, option which, int fallback)

@@ -21,6 +21,7 @@ typedef struct launch_options {
     char **program;                  /* the rest of argv; NULL: none */
     ls_launch_config config;         /* from the file; values may point here */
     char numbers[OPTION_COUNT][12];  /* or here */
+    bool from_file[OPTION_COUNT];
 } launch_options;
 
 /* False on failure, with a one-line message in `why`. Options not given by flags come from PET_* in `environment`,
@@ -31,9 +32,6 @@ bool launch_options_read(launch_options *to, int argc, char **argv, const char *
 /* Fill in options that are not given from a configuration file: the given one, else the default one, else none. Reports
  * on stderr if it is accelerate's, and what in it is not supported. False on failure, with the reason in `why`. */
 bool launch_options_configure(launch_options *options, char *why, size_t size);
-
-/* Does this number come from the configuration file? */
-bool option_from_file(const launch_options *options, option which);
 
 /* Is it a non-negative integer and nothing else? */
 bool is_count(const char *text);

@@ -235,6 +235,10 @@ static void an_option_overrules_the_device_of_a_file(void)
     HAS("1: cuda\n");
     CHECK(launch_with("distributed_type: TPU", "--gpu_ids 0,1 " SHOW) == 0);
     HAS("1: cuda\n");
+    CHECK(launch_with("distributed_type: MULTI_CPU\\nuse_cpu: true", "--gpu_ids 0,1 " SHOW) == 0);
+    HAS("1: cuda\n");
+    CHECK(launch_with("distributed_type: MULTI_CPU\\ngpu_ids: all\\nuse_cpu: true", SHOW) == 0);
+    HAS("1:\n");
     CHECK(launch_with("distributed_type: TPU", "--cpu " SHOW) == 0);
     HAS("1:\n");
     remove("tpus.yaml");
