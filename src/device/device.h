@@ -41,7 +41,8 @@ static inline bool ls_device_is_host(const ls_device *device)
     return ls_device_has(device, LS_TRAIT_HOST);
 }
 
-/* It compiles what was submitted: processes that train together submit the same, in the same order. */
+/* It compiles what was submitted: a step with other shapes is another program, and processes that train together submit
+ * the same, in the same order. */
 static inline bool ls_device_records(const ls_device *device)
 {
     return ls_device_has(device, LS_TRAIT_STORAGES);

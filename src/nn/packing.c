@@ -3,7 +3,6 @@
 
 #include "base/memory.h"
 #include "ops/op.h"
-#include "tensor/live.h"
 
 /* The lengths in host memory, to be freed, with their sum added to *words. NULL after a failure. */
 static int64_t *read_lengths(ls_tensor *lengths, int64_t length, int64_t *words)
@@ -53,7 +52,7 @@ ls_packing ls_packing_of(ls_tensor *lengths, int64_t length)
 {
     ls_packing packing = {0};
     int64_t words = 0;
-    if (ls_records_steps(lengths->storage->device)) return packing;
+    if (ls_device_records(lengths->storage->device)) return packing;
     int64_t *values = read_lengths(lengths, length, &words);
     if (values && words > 0 && words < ls_numel(lengths) * length) packing = pack_rows(lengths, values, length, words);
     ls_sys_free(values);

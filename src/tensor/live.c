@@ -39,7 +39,7 @@ static bool has_numbers(const ls_live *live, const ls_device *device, const doub
 
 bool ls_submit_live(ls_run *run, ls_device *device, ls_call *call)
 {
-    if (!ls_records_steps(device)) return ls_submit(run, device, call);
+    if (!ls_wants_live(device)) return ls_submit(run, device, call);
     double number[LS_LIVE_MOST];
     int count = ls_call_take_live(call, number);
     if (!has_numbers(&run->live, device, number, count) && !begin_numbers(run, device, number, count)) return false;
@@ -53,11 +53,13 @@ bool ls_begin_at_zero(ls_tensor *t)
 {
     ls_device *device = t->storage->device;
     size_t bytes = (size_t)ls_view_numel(&t->view) * ls_dtype_size(t->view.dtype);
-    if (!ls_records_steps(device) || bytes == 0) return ls_raw_fill(t, 0);
-    ls_message why = {"no memory"};
+    if (!ls_device_records(device) || bytes == 0) return ls_raw_fill(t, 0);
+    ls_message why = {{0}};
     void *zeros = ls_sys_alloc(bytes);
     ls_status status = zeros ? ls_device_upload(device, t->view.data, zeros, bytes, &why) : LS_ERR_MEMORY;
-    if (status) ls_fail(&t->run->errors, status, "zeros of %zu bytes: %s", bytes, why.text);
+    if (status)
+        ls_fail(&t->run->errors, status, "zeros of %zu bytes: %s", bytes,
+                *why.text ? why.text : ls_status_text(status));
     ls_sys_free(zeros);
     return status == LS_OK;
 }
@@ -85,7 +87,7 @@ static bool begin_drawing(ls_run *run, ls_device *device)
 
 ls_tensor *ls_draw(ls_run *run, ls_device *device, int64_t n, uint64_t *seed, uint64_t *offset)
 {
-    bool live = ls_records_steps(device);
+    bool live = ls_wants_live(device);
     if (live && !counts_from(&run->live, run, device) && !begin_drawing(run, device)) return &run->poison;
     *seed = live ? 0 : run->random.seed;
     *offset = run->random.offset - (live ? run->live.offset : 0);

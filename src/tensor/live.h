@@ -8,8 +8,7 @@
 
 #include "tensor/context.h"
 
-/* Then a step with other shapes is another program, too. */
-static inline bool ls_records_steps(const ls_device *device)
+static inline bool ls_wants_live(const ls_device *device)
 {
     return ls_device_has(device, LS_TRAIT_LIVE_VALUES);
 }

@@ -173,6 +173,31 @@ static void texts_have_few_lengths(void)
     folder_remove(FOLDER);
 }
 
+static bool get_numbers(int64_t index, ls_sample *sample, void *user)
+{
+    (void)user;
+    float *numbers = ls_sample_resize(sample, 0, LS_SHAPE(index + 1));
+    for (int64_t i = 0; numbers && i <= index; i++) numbers[i] = 1;
+    return numbers != NULL;
+}
+
+/* Of a part of a dataset, too, which does not know what its samples are. */
+static void samples_that_are_not_texts_keep_their_sizes(void)
+{
+    static const int64_t chosen[] = {6, 2};
+    ls_run *run = ls_init(NULL, NULL, .device = RECORDING_DEVICE);
+    ls_dataset *set = ls_dataset_new(run, .count = 8, .get = get_numbers,
+                                     .fields = {{.name = "x", .dtype = LS_F32, .shape = {LS_ANY}}});
+    ls_loader *loader = ls_loader_new(run, ls_subset_new(set, chosen, 2), .shuffle = false);
+    int seen = 0;
+    for (ls_batch b; ls_next(loader, &b); seen++) {
+        int64_t size = ls_dim(b.tensor[0], 1);
+        CHECK_MSG(size == chosen[seen] + 1, "%lld numbers", (long long)size);
+    }
+    CHECK(seen == 2);
+    CHECK_MSG(ls_finish(run) == 0, "%s", ls_error_message(run));
+}
+
 /* ---- memory ends when nobody can ask for it any more ---- */
 
 static void little_outlives_a_step(int step)
@@ -204,6 +229,7 @@ int main(int argc, char **argv)
     CHECK_RUN(a_scale_that_changes_changes_no_program);
     CHECK_RUN(what_comes_from_the_host_does_not_cut_a_program);
     CHECK_RUN(texts_have_few_lengths);
+    CHECK_RUN(samples_that_are_not_texts_keep_their_sizes);
     CHECK_RUN(activations_end_within_their_step);
     return check_done();
 }

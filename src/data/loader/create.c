@@ -5,7 +5,6 @@
 #include "base/memory.h"
 #include "base/opts.h"
 #include "data/loader/fields.h"
-#include "tensor/live.h"
 
 enum { MOST_WORKERS = 8, MOST_THREADS = 1024 };
 
@@ -60,17 +59,19 @@ static bool options_fit(ls_run *run, const ls_dataset *set, const ls_loader_opts
     return true;
 }
 
-/* A device that records steps needs a program for every length of a batch: few lengths are worth some padding. */
+/* A device that records steps needs a program for every length of a batch: few lengths are worth some padding. Only
+ * those of texts are known before the samples are read. */
 static ls_rounding rounding_for(const ls_run *run, const ls_dataset *set, int64_t multiple)
 {
     enum { FEW_LENGTHS = 64 };
     if (multiple != LS_AUTO) return (ls_rounding){.multiple = multiple};
-    if (!ls_records_steps(run->device) || !set->length_of) return (ls_rounding){.multiple = 1};
-    ls_rounding rounding = {.multiple = FEW_LENGTHS};
+    ls_rounding rounding = {.multiple = 1};
+    if (!ls_device_records(run->device) || !set->length_of) return rounding;
     for (int64_t i = 0; i < set->count; i++) {
         int64_t length = ls_dataset_sample_length(set, i);
         if (length > rounding.most) rounding.most = length;
     }
+    if (rounding.most) rounding.multiple = FEW_LENGTHS;
     return rounding;
 }
 
