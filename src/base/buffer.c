@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/utf8.h"
 
 char *ls_byte_buffer_room(ls_byte_buffer *buffer, size_t size)
 {
@@ -30,6 +31,15 @@ void ls_byte_buffer_put(ls_byte_buffer *buffer, const void *bytes, size_t size)
     if (!room) return;
     memcpy(room, bytes, size);
     buffer->length += size;
+}
+
+void ls_byte_buffer_put_utf8(ls_byte_buffer *buffer, const char *text)
+{
+    for (size_t left = strlen(text), length; left; text += length, left -= length) {
+        length = ls_utf8_length(text, left);
+        if (length) ls_byte_buffer_put(buffer, text, length);
+        else ls_byte_buffer_put(buffer, "\xef\xbf\xbd", 3), length = 1;
+    }
 }
 
 void ls_byte_buffer_print(ls_byte_buffer *buffer, const char *format, ...)

@@ -2,8 +2,10 @@
 #ifndef LOCKSTEP_BASE_UTF8_H
 #define LOCKSTEP_BASE_UTF8_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /* 0 .. 15; -1 if it is not a hexadecimal digit. */
 static inline int ls_hex_digit(char c)
@@ -29,6 +31,14 @@ static inline size_t ls_utf8_length(const char *text, size_t room)
     if (b[0] == 0xf0 && b[1] < 0x90) return 0; /* overlong */
     if (b[0] == 0xf4 && b[1] > 0x8f) return 0; /* above U+10FFFF */
     return length;
+}
+
+/* Is the whole text UTF-8? */
+static inline bool ls_utf8_is_valid(const char *text)
+{
+    for (size_t left = strlen(text), length; left; text += length, left -= length)
+        if (!(length = ls_utf8_length(text, left))) return false;
+    return true;
 }
 
 /* The number of a character of `length` bytes, as ls_utf8_length() gave it. */

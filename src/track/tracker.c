@@ -5,12 +5,14 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/buffer.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/opts.h"
+#include "base/utf8.h"
 #include "run/session.h"
 #include "track/sink.h"
 #include "track/status.h"
@@ -173,7 +175,7 @@ static ls_tracker *next_tracker(ls_object *from)
 
 #define EACH_TRACKER(t, run) (ls_tracker *t = next_tracker((run)->objects); t; t = next_tracker(t->object.older))
 
-/* Names are columns and keys: nonempty, without line breaks, and not one of the two reserved ones. */
+/* Names are columns and keys: nonempty, in UTF-8, without line breaks, and not one of the two reserved ones. */
 static bool name_fits(ls_run *run, const char *who, const char *name)
 {
     const char *wrong = NULL;
@@ -181,12 +183,17 @@ static bool name_fits(ls_run *run, const char *who, const char *name)
     else if (strcmp(name, "step") == 0 || strcmp(name, "time") == 0) wrong = "this name is reserved";
     for (const char *c = name; !wrong && *c; c++)
         if ((unsigned char)*c < ' ') wrong = "the name has a control character";
+    if (!wrong && !ls_utf8_is_valid(name)) wrong = "the name is not UTF-8";
     if (wrong) ls_fail(&run->errors, LS_ERR_VALUE, "%s: \"%s\": %s", who, name ? name : "", wrong);
     return !wrong;
 }
 
 static bool names_fit(ls_run *run, const char *who, const ls_value *values, int64_t count)
 {
+    if (count < 0 || (count && !values)) {
+        ls_fail(&run->errors, LS_ERR_VALUE, "%s: %lld values%s", who, (long long)count, values ? "" : " of NULL");
+        return false;
+    }
     for (int64_t i = 0; i < count; i++) {
         if (!name_fits(run, who, values[i].name)) return false;
         for (int64_t j = 0; j < i; j++) {
@@ -196,6 +203,18 @@ static bool names_fit(ls_run *run, const char *who, const ls_value *values, int6
         }
     }
     return true;
+}
+
+/* A text as it is recorded; NULL, and an error, if there is no memory for it. Event files and tables that are not UTF-8
+ * cannot be read at all, and a text may come from anywhere, cut inside a character: then a valid copy is in `copy`. */
+static const char *text_as_utf8(ls_run *run, const char *who, const char *text, ls_byte_buffer *copy)
+{
+    if (!text) return "";
+    if (ls_utf8_is_valid(text)) return text;
+    ls_byte_buffer_put_utf8(copy, text);
+    ls_byte_buffer_put(copy, "", 1);
+    if (copy->failed) ls_fail(&run->errors, LS_ERR_MEMORY, "%s: out of memory", who);
+    return copy->failed ? NULL : copy->bytes;
 }
 
 /* Pass a record to the program's functions. */
@@ -264,7 +283,10 @@ void ls_track_text(ls_run *run, int64_t step, const char *name, const char *text
 {
     if (!run || ls_failed(run) || !next_tracker(run->objects)) return;
     if (!name_fits(run, "ls_track_text", name)) return;
-    record_one(run, step, name, (ls_track_record){.text = text ? text : ""});
+    ls_byte_buffer copy = {0};
+    text = text_as_utf8(run, "ls_track_text", text, &copy);
+    if (text) record_one(run, step, name, (ls_track_record){.text = text});
+    ls_byte_buffer_free(&copy);
 }
 
 void ls_track_image(ls_run *run, int64_t step, const char *name, ls_tensor *image)
@@ -361,12 +383,16 @@ void ls_track_config_n(ls_run *run, const ls_value *values, int64_t count)
 void ls_track_config_text(ls_run *run, const char *name, const char *text)
 {
     if (!run || ls_failed(run) || !name_fits(run, "ls_track_config_text", name)) return;
+    ls_byte_buffer copy = {0};
+    text = text_as_utf8(run, "ls_track_config_text", text, &copy);
     for
         EACH_TRACKER(tracker, run)
         {
+            if (!text) break;
             ls_message why = {{0}};
             const ls_custom_tracker_opts *own = &tracker->own;
-            if (own->config) own->config(name, 0, text ? text : "", own->user);
-            if (!set(tracker, name, 0, text ? text : "") || !write_settings(tracker, &why)) warn(tracker, &why);
+            if (own->config) own->config(name, 0, text, own->user);
+            if (!set(tracker, name, 0, text) || !write_settings(tracker, &why)) warn(tracker, &why);
         }
+    ls_byte_buffer_free(&copy);
 }

@@ -429,7 +429,8 @@ static void names_that_lead_out_of_the_folder_are_refused(void)
 static void wrong_values_are_refused(void)
 {
     static const ls_value wrong[][2] = {{{"step", 1}, {"x", 1}}, {{"x", 1}, {"time", 1}}, {{"x", 1}, {"x", 2}},
-                                        {{"", 1}, {"x", 1}},     {{NULL, 1}, {"x", 1}},   {{"x\ny", 1}, {"z", 1}}};
+                                        {{"", 1}, {"x", 1}},     {{NULL, 1}, {"x", 1}},   {{"x\ny", 1}, {"z", 1}},
+                                        {{"x", 1}, {"\xffy", 1}}};
     folder_remove(FOLDER);
     ls_run *run = open_run("all");
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -437,10 +438,42 @@ static void wrong_values_are_refused(void)
         CHECK_MSG(ls_error(run) == LS_ERR_VALUE, "case %zu", i);
         ls_clear_error(run);
     }
+    static const struct {
+        const ls_value *values;
+        int64_t count;
+        const char *words;
+    } lists[] = {{NULL, 2, "2 values of NULL"}, {NULL, -1, "-1 values of NULL"}, {wrong[0], -1, "-1 values"}};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        ls_track_n(run, 1, lists[i].values, lists[i].count);
+        CHECK_HAS(ls_error_message(run), lists[i].words);
+        ls_clear_error(run);
+        ls_track_config_n(run, lists[i].values, lists[i].count);
+        CHECK_HAS(ls_error_message(run), lists[i].words);
+        ls_clear_error(run);
+    }
     ls_finish(run);
     char *text = file_text(FOLDER "/a/b/values.jsonl", NULL);
     CHECK_TEXT(text, "");
     free(text);
+}
+
+/* As of a language model that stopped inside a character. */
+static void texts_are_recorded_as_utf8(void)
+{
+    folder_remove(FOLDER);
+    ls_run *run = open_run("all");
+    ls_track_config_text(run, "prompt", "caf\xc3");
+    ls_track_text(run, 1, "sample", "\xff na\xc3\xafve \xe2\x82");
+    CHECK(ls_finish(run) == 0);
+    const char *const files[] = {FOLDER "/a/b/values.jsonl", FOLDER "/a/b/values.csv", event_file(FOLDER "/a/b", 0)};
+    for (int i = 0; i < 3; i++) {
+        size_t size;
+        char *bytes = file_text(files[i], &size);
+        static const char sample[] = "\xef\xbf\xbd na\xc3\xafve \xef\xbf\xbd\xef\xbf\xbd", prompt[] = "caf\xef\xbf\xbd";
+        CHECK_MSG(bytes && memmem(bytes, size, sample, strlen(sample)), "%s", files[i]);
+        CHECK(i < 2 || (bytes && memmem(bytes, size, prompt, strlen(prompt))));
+        free(bytes);
+    }
 }
 
 static void without_a_tracker_nothing_is_recorded(void)
@@ -492,7 +525,7 @@ static void out_of_memory_does_not_crash(void)
         ls_sys_fail_at(n);
         ls_tracker_new(run, "all", .project_dir = FOLDER, .name = "x");
         ls_track_config(run, {"lr", 1});
-        ls_track_config_text(run, "model", "net");
+        ls_track_config_text(run, "model", "net\xff");
         for (int i = 0; i < 3; i++) ls_track(run, i, {"loss", 1}, {"accuracy", 2});
         ls_sys_fail_at(0);
         CHECK(ls_error(run) == LS_OK || ls_error(run) == LS_ERR_MEMORY || ls_error(run) == LS_ERR_IO);
@@ -518,6 +551,7 @@ int main(int argc, char **argv)
     CHECK_RUN(wrong_trackers_are_refused);
     CHECK_RUN(names_that_lead_out_of_the_folder_are_refused);
     CHECK_RUN(wrong_values_are_refused);
+    CHECK_RUN(texts_are_recorded_as_utf8);
     CHECK_RUN(without_a_tracker_nothing_is_recorded);
     CHECK_RUN(out_of_memory_does_not_crash);
     folder_remove(FOLDER);
