@@ -299,6 +299,28 @@ static void ranks_without_a_profile_are_named(void)
     CHECK(ls_finish(run) == 0);
 }
 
+/* What a process has left is lost neither if it was killed before it had written all, nor if joining fails. */
+static void a_part_is_whole_and_kept_until_it_is_joined(void)
+{
+    folder_fresh(FOLDER "/whole");
+    mkdir(FOLDER "/whole/rank_0_of_1.tables", 0777); /* so that they cannot be written */
+    ls_run *run = ls_init(NULL, NULL, .device = "cpu");
+    ls_profile(run, .folder = FOLDER "/whole") ls_ones(run, LS_F32, 4);
+    CHECK(ls_error(run) == LS_ERR_IO && access(FOLDER "/whole/rank_0_of_1.events", F_OK) != 0);
+    ls_clear_error(run);
+    folder_fresh(FOLDER "/parts");
+    leave_part("rank_0_of_1");
+    mkdir(FOLDER "/parts/trace.json", 0777);
+    CHECK(!ls_profile_join(run, FOLDER "/parts"));
+    CHECK_HAS(ls_error_message(run), "trace.json");
+    ls_clear_error(run);
+    rmdir(FOLDER "/parts/trace.json");
+    CHECK(ls_profile_join(run, FOLDER "/parts"));
+    CHECK(access(FOLDER "/parts/rank_0_of_1.events", F_OK) != 0 &&
+          access(FOLDER "/parts/rank_0_of_1.tables", F_OK) != 0);
+    CHECK(ls_finish(run) == 0);
+}
+
 static void mistakes_are_named(void)
 {
     ls_run *run = ls_init(NULL, NULL, .device = "cpu");
@@ -337,6 +359,7 @@ int main(int argc, char **argv)
     CHECK_RUN(an_asynchronous_device_is_said_to_be_one);
     CHECK_RUN(totals_are_complete_when_the_timeline_is_full);
     CHECK_RUN(ranks_without_a_profile_are_named);
+    CHECK_RUN(a_part_is_whole_and_kept_until_it_is_joined);
     CHECK_RUN(mistakes_are_named);
     folder_remove(FOLDER);
     return check_done();

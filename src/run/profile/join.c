@@ -32,14 +32,12 @@ static void name_missing(const ls_profile_parts *parts, const char *folder)
 
 /* ---- joining ---- */
 
-/* Append a file to another and remove it. */
-static bool take_part(ls_file_out *out, const char *path, ls_message *why)
+static bool append_part(ls_file_out *out, const char *path, ls_message *why)
 {
     ls_file_bytes part;
     if (!ls_file_load(&part, path, SIZE_MAX, why)) return false;
     bool ok = ls_file_put(out, part.bytes, part.there, why);
     ls_file_unload(&part);
-    unlink(path);
     return ok;
 }
 
@@ -53,25 +51,28 @@ static bool join_parts(const ls_profile_parts *parts, const char *folder, const 
     bool ok = ls_file_put(&out, file[1], strlen(file[1]), why);
     for (int i = 0; i < parts->count && ok; i++)
         ok = ls_profile_part(path, folder, parts->of[i].rank, parts->of[i].world, format, why) &&
-             take_part(&out, path, why);
+             append_part(&out, path, why);
     ok =
         ok && ls_file_put(&out, file[2], strlen(file[2]), why) && ls_file_seal(&out, why) && ls_file_publish(&out, why);
     ls_file_discard(&out);
     return ok;
 }
 
-/* Leaves those of a job of this many processes. */
-static void remove_others(ls_profile_parts *parts, const char *folder, int world)
+static void remove_part(const char *folder, int rank, int world)
 {
     static const char *const formats[] = {LS_PROFILE_EVENTS, LS_PROFILE_TABLES};
     char path[LS_PROFILE_PATH];
+    for (int i = 0; i < 2; i++)
+        if (ls_profile_part(path, folder, rank, world, formats[i], NULL)) unlink(path);
+}
+
+/* Leaves those of a job of this many processes. */
+static void remove_others(ls_profile_parts *parts, const char *folder, int world)
+{
     int kept = 0;
     for (int i = 0; i < parts->count; i++) {
         if (parts->of[i].world == world) parts->of[kept++] = parts->of[i];
-        else
-            for (int f = 0; f < 2; f++)
-                if (ls_profile_part(path, folder, parts->of[i].rank, parts->of[i].world, formats[f], NULL))
-                    unlink(path);
+        else remove_part(folder, parts->of[i].rank, parts->of[i].world);
     }
     parts->count = kept;
 }
@@ -94,7 +95,8 @@ static bool join(ls_run *run, const char *folder, int world)
     else if (!listed || !join_parts(&parts, folder, LS_PROFILE_EVENTS, trace, &why) ||
              !join_parts(&parts, folder, LS_PROFILE_TABLES, text, &why))
         ls_fail(&run->errors, LS_ERR_IO, "ls_profile_join: %s", why.text[0] ? why.text : "out of memory");
-    else {
+    else { /* only now: what could not be joined, because the disk is full, can be joined later */
+        for (int i = 0; i < parts.count; i++) remove_part(folder, parts.of[i].rank, parts.of[i].world);
         ls_profile_unclaim(folder);
         name_missing(&parts, folder);
     }

@@ -57,15 +57,16 @@ static void unwrap_devices(ls_run *run)
 
 /* ---- files ---- */
 
+/* Events last: they are what ls_profile_list() finds, and a process may be killed between the two. */
 static bool write_files(const ls_spans *spans, const ls_profiled *who, const char *tables, const char *folder,
                         ls_message *why)
 {
     char path[LS_PROFILE_PATH];
-    if (!ls_folder_make(folder, why) || !ls_profile_part(path, folder, who->rank, who->world, LS_PROFILE_EVENTS, why))
-        return false;
-    return ls_profile_write_events(spans, who, path, why) &&
+    return ls_folder_make(folder, why) &&
            ls_profile_part(path, folder, who->rank, who->world, LS_PROFILE_TABLES, why) &&
-           ls_file_write(path, tables, strlen(tables), false, why);
+           ls_file_write(path, tables, strlen(tables), false, why) &&
+           ls_profile_part(path, folder, who->rank, who->world, LS_PROFILE_EVENTS, why) &&
+           ls_profile_write_events(spans, who, path, why);
 }
 
 /* ---- begin and end ---- */
