@@ -64,7 +64,10 @@ bool ls_history_add(ls_history *history, const char *name, size_t length, double
     if (!series) return false;
     bool rewinds = series->count && series->x[series->count - 1] >= step;
     history->rewound = history->rewound || (rewinds && series->is_timed);
-    series->in_record = true;
+    if (!series->before) {
+        series->before = history->latest ? history->latest : -1;
+        history->latest = 1 + (int)(series - history->series);
+    }
     return add_point(series, step, value);
 }
 
@@ -73,11 +76,13 @@ bool ls_history_end_record(ls_history *history, double step, double seconds)
     const ls_history_series *times = &history->times;
     bool other_steps = !history->rewound && times->count && times->x[times->count - 1] > step;
     history->rewound = false;
-    for (int i = 0; i < history->count; i++) {
-        ls_history_series *series = &history->series[i];
-        if (series->in_record && !isnan(seconds)) series->is_timed = !other_steps;
-        series->in_record = false;
+    for (int at = history->latest; at > 0;) { /* not through all: many records have one value */
+        ls_history_series *series = &history->series[at - 1];
+        if (!isnan(seconds)) series->is_timed = !other_steps;
+        at = series->before;
+        series->before = 0;
     }
+    history->latest = 0;
     return other_steps || isnan(seconds) || add_point(&history->times, step, seconds);
 }
 
@@ -158,7 +163,7 @@ void ls_history_clear(ls_history *history)
     for (int i = 0; i < history->count; i++) clear_series(&history->series[i]);
     ls_sys_free(history->series);
     history->series = NULL;
-    history->count = history->capacity = 0;
+    history->count = history->capacity = history->latest = 0;
     history->rewound = false;
     history->lines = 0;
     ls_name_table_free(&history->names);

@@ -12,8 +12,9 @@ typedef struct ls_history_series {
     char *name;
     int64_t count, capacity;
     double *x, *y;
-    bool in_record; /* has a value in the record that is being read */
-    bool is_timed;  /* its last record that has a time is one of ls_history's times */
+    int before;    /* 1 + the number of the series that got a value before it in the record that is being read; -1: it
+                    * was the first, 0: it has none there */
+    bool is_timed; /* its last record that has a time is one of ls_history's times */
 } ls_history_series;
 
 struct ls_history {
@@ -22,6 +23,7 @@ struct ls_history {
     ls_history_series *series; /* in order of first appearance */
     ls_name_table names;       /* from name to index */
     ls_history_series times;   /* when each step was recorded, in seconds since 1970; unnamed */
+    int latest;                /* 1 + the number of the series that got a value last in this record; 0: none has */
     bool rewound;              /* this record replaced later ones that are timed: the run was resumed from there */
     int64_t lines;             /* read so far, of JSON */
 };

@@ -142,8 +142,8 @@ static void values_arrive_as_they_are_recorded(void)
 static void steps_may_be_of_several_kinds(void)
 {
     folder_fresh(FOLDER);
-    make_run("a", "{\"step\":10,\"time\":1,\"loss\":4}\n{\"step\":20,\"time\":2,\"loss\":3}\n"
-                  "{\"step\":1,\"time\":3,\"accuracy\":0.5}\n{\"step\":30,\"time\":4,\"loss\":3}\n");
+    make_run("a", "{\"step\":10,\"time\":1,\"loss\":4,\"lr\":1}\n{\"step\":20,\"time\":2,\"loss\":3,\"lr\":1}\n"
+                  "{\"step\":1,\"time\":3,\"accuracy\":0.5}\n{\"step\":30,\"time\":4,\"loss\":3,\"lr\":1}\n");
     make_run("b", "{\"loss\":4}\n{\"loss\":3}\n");
     served s = serve();
     ls_json *root = run_document(s, "a"), *counted = run_document(s, "b");
