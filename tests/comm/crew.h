@@ -147,6 +147,15 @@ __attribute__((unused)) static void crew_end(crew *c)
     for (int r = 0; r < c->size; r++) waitpid(c->pid[r], &c->result[r].wait, 0);
 }
 
+/* A rank must have been told that rank 0 waited for `seconds`, or for longer where the machine is busy. */
+__attribute__((unused)) static void crew_check_waited(const crew *c, int rank, double seconds)
+{
+    static const char words[] = "rank 0 waited ";
+    const char *told = c->result[rank].why.text, *at = strstr(told, words);
+    CHECK_MSG(c->result[rank].status == LS_ERR_PEER && at && atof(at + strlen(words)) >= seconds, "rank %d: \"%s\"",
+              rank, told);
+}
+
 __attribute__((unused)) static void crew_forget(crew *c)
 {
     munmap(c->result, sizeof *c->result * CREW_MOST);

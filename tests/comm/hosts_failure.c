@@ -286,11 +286,11 @@ static int wait_for_a_stopped_rank(void)
     ls_config_reload();
     crew_start(&c, 2, stop_until_continued);
     waitpid(c.pid[0], &c.result[0].wait, 0);
-    check_words(&c, 0, "rank 0 waited 5.");
+    crew_check_waited(&c, 0, 5);
     check_words(&c, 0, "for rank 1 on host 49 in barrier (with the stopped, call ");
     kill(c.pid[1], SIGCONT);
     waitpid(c.pid[1], &c.result[1].wait, 0);
-    check_words(&c, 1, "rank 0 waited 5.");
+    crew_check_waited(&c, 1, 5);
     crew_forget(&c);
     return check_failures_here;
 }
@@ -443,7 +443,7 @@ static void waiting_on_a_cut_connection_times_out(void)
     ls_config_reload();
     crew_start(&c, 2, wait_for_nothing);
     crew_end(&c);
-    check_words(&c, 0, "rank 0 waited 5.");
+    crew_check_waited(&c, 0, 5);
     for (int r = 0; r < 2; r++) CHECK(c.result[r].status == LS_ERR_PEER);
     crew_forget(&c);
     unsetenv("LOCKSTEP_COMM_TIMEOUT");

@@ -39,7 +39,7 @@ static void shells_start_them(void)
     CHECK(shell("export MASTER_ADDR=127.0.0.1 WORLD_SIZE=3 RANK=0 LOCAL_RANK=0 LOCKSTEP_COMM_TIMEOUT=1 "
                 "LOCKSTEP_COMM_TOKEN=alone_$$; " WORKER " exchange 2>&1") == 1);
     HAS("ls_init: 2 of 3 processes did not join; the first missing is rank 1");
-    CHECK(shell("export MASTER_ADDR=127.0.0.1 LOCKSTEP_COMM_TOKEN=sizes_$$ LOCKSTEP_COMM_TIMEOUT=2; (RANK=0 "
+    CHECK(shell("export MASTER_ADDR=127.0.0.1 LOCKSTEP_COMM_TOKEN=sizes_$$ LOCKSTEP_COMM_TIMEOUT=5; (RANK=0 "
                 "LOCAL_RANK=0 WORLD_SIZE=2 " WORKER " exchange & RANK=1 LOCAL_RANK=1 WORLD_SIZE=3 " WORKER
                 " exchange; wait) 2>&1") == 0);
     HAS("rank 1 expects 3 processes, rank 0 expects 2");

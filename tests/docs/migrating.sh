@@ -19,7 +19,7 @@ printf '{"step":1,"loss":2}\n{"step":2,"loss":1}\n' >"$folder/out/runs/records/v
 cd "$folder"
 export PATH="$folder/bin:$PATH" LOCKSTEP_HOME="$folder/home" HF_HOME="$folder/home" OMPI_ALLOW_RUN_AS_ROOT=1 \
     OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
-port=$((21000 + $$ % 11000)) # below those that the system gives to clients
+port=$((12000 + $$ % 6000)) # below those of other tests and those that the system gives to clients
 
 # The first command of each row's last column, and what else stands there in code that is a command.
 grep '^| .* | .* |$' "$page" | sed 's/.* | \(.*\) |$/\1/' | grep -oE '`(lockstep|mpirun|\./program)[^`]*`' | tr -d '`' |
