@@ -135,6 +135,7 @@ static void join(const layout *l, char line[LS_TERMINAL_STATUS])
         const char *space = length == 0 ? "" : i > COUNT ? "  " : " ";
         length += (size_t)snprintf(line + length, LS_TERMINAL_STATUS - length, "%s%s", space, l->text[i]);
     }
+    ls_printable(line, LS_TERMINAL_STATUS, line);
 }
 
 static void write_values(const ls_progress *bar, layout *l)
@@ -188,6 +189,8 @@ static void print_summary(const ls_progress *bar, double at)
     for (int i = 0; i < bar->value_count; i++)
         length += (size_t)snprintf(line + length, sizeof line - length, ", %s %.4g", bar->values[i].name,
                                    bar->values[i].value);
+    ls_printable(line, sizeof line, line);
+    length = strlen(line);
     line[length] = '\n';
     ls_terminal_write(stderr, line, length + 1);
 }

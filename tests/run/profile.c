@@ -324,6 +324,9 @@ static void a_part_is_whole_and_kept_until_it_is_joined(void)
 static void mistakes_are_named(void)
 {
     ls_run *run = ls_init(NULL, NULL, .device = "cpu");
+    CHECK(!ls_profile_join(run, NULL));
+    CHECK_HAS(ls_error_message(run), "the folder is NULL");
+    ls_clear_error(run);
     CHECK(!ls_profile_join(run, "no_such_folder"));
     CHECK_HAS(ls_error_message(run), "no_such_folder");
     ls_clear_error(run);

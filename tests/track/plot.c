@@ -429,6 +429,7 @@ static void wrong_plots_are_refused(void)
     CHECK(!ls_plot_new(run, .smooth = 1) && ls_error(run) == LS_ERR_VALUE);
     ls_clear_error(run);
     CHECK(!ls_plot_new(run, .width = 10) && ls_error(run) == LS_ERR_VALUE);
+    CHECK_TEXT(ls_error_message(run), "ls_plot_new: .width = 10 pixels; it must be from 100 to 16384");
     ls_clear_error(run);
     ls_plot *plot = ls_plot_new(run);
     CHECK(!ls_plot_write(plot, "curve.gif"));

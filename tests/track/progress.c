@@ -94,6 +94,21 @@ static void one_line_without_a_terminal(void)
     CHECK(lines == 2 && !strchr(text, '\r'));
 }
 
+static int counts_files_of_strangers(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    ls_progress *bar = ls_progress_new(run, 1, .label = "a\nb\x1b[2J", .unit = "\rfile");
+    ls_progress_show(bar, "x\ny", 1);
+    ls_progress_step(bar, 1);
+    return ls_finish(run);
+}
+
+static void names_do_not_control_the_terminal(void)
+{
+    CHECK(run_captured(NULL, counts_files_of_strangers, text, sizeof text) == 0);
+    CHECK_MSG(strncmp(text, "a b?[2J: 1  file in ", 20) == 0 && strstr(text, ", x y 1\n"), "%s", text);
+}
+
 /* ---- on the display of a program ---- */
 
 static char shown[4][512]; /* the last line of each bar */
@@ -279,6 +294,7 @@ int main(int argc, char **argv)
     CHECK_RUN(debug_shows_the_place);
     CHECK_RUN(time_comes_first);
     CHECK_RUN(one_line_without_a_terminal);
+    CHECK_RUN(names_do_not_control_the_terminal);
     CHECK_RUN(batches_of_a_loader_are_steps);
     CHECK_RUN(a_program_may_show_bars_itself);
     if (!has_terminals()) strcpy(check_skip_all, "no pseudo terminals here");

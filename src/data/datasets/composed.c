@@ -128,7 +128,8 @@ ls_dataset *ls_subset_new(ls_dataset *base, const int64_t *indices, int64_t coun
 
 void ls_random_split(ls_dataset *set, double fraction, ls_dataset **first, ls_dataset **second)
 {
-    *first = *second = NULL;
+    if (first) *first = NULL;
+    if (second) *second = NULL;
     if (!set || ls_failed(set->object.run)) return;
     ls_run *run = set->object.run;
     if (ls_dataset_is_stream(set)) {
@@ -147,8 +148,8 @@ void ls_random_split(ls_dataset *set, double fraction, ls_dataset **first, ls_da
     for (int64_t i = 0; i < set->count; i++) order[i] = i;
     ls_random_shuffle(ls_random_key(run->random.seed, 0, LS_RANDOM_SPLIT), set->count, order);
     int64_t cut = (int64_t)(fraction * (double)set->count);
-    *first = ls_subset_new(set, order, cut);
-    *second = ls_subset_new(set, order + cut, set->count - cut);
+    if (first) *first = ls_subset_new(set, order, cut);
+    if (second) *second = ls_subset_new(set, order + cut, set->count - cut);
     ls_sys_free(order);
 }
 
@@ -164,11 +165,16 @@ static bool same_fields(const ls_dataset *a, const ls_dataset *b)
     return true;
 }
 
+static bool all_exist(ls_dataset *const *sets, int64_t count)
+{
+    for (int64_t i = 0; sets && i < count; i++)
+        if (!sets[i]) return false;
+    return sets && count > 0;
+}
+
 ls_dataset *ls_concat_dataset_new_n(ls_dataset *const *sets, int64_t count)
 {
-    for (int64_t i = 0; i < count; i++)
-        if (!sets[i]) return NULL;
-    if (count < 1 || ls_failed(sets[0]->object.run)) return NULL;
+    if (!all_exist(sets, count) || ls_failed(sets[0]->object.run)) return NULL;
     ls_run *run = sets[0]->object.run;
     for (int64_t i = 1; i < count; i++) {
         if (same_fields(sets[0], sets[i])) continue;
@@ -271,9 +277,7 @@ static uint64_t choice_of(const char *kind, ls_dataset *const *sets, int64_t cou
 
 ls_dataset *ls_zip_dataset_new_n(ls_dataset *const *sets, int64_t count)
 {
-    for (int64_t i = 0; i < count; i++)
-        if (!sets[i]) return NULL;
-    if (count < 1 || ls_failed(sets[0]->object.run)) return NULL;
+    if (!all_exist(sets, count) || ls_failed(sets[0]->object.run)) return NULL;
     ls_field fields[LS_MAX_FIELDS] = {{0}};
     part *p;
     if (!join_fields(sets, count, fields)) return NULL;

@@ -53,14 +53,18 @@ static bool column_from(ls_run *run, ls_tensor *t, struct column *column)
 
 static bool tensors_fit(ls_run *run, ls_tensor *const *tensors, int64_t count)
 {
-    if (count < 1 || count > LS_MAX_FIELDS)
-        return ls_fail(&run->errors, LS_ERR_VALUE, "tensor dataset: %d tensors; there must be 1 to %d", (int)count,
-                       LS_MAX_FIELDS),
+    if (!tensors || count < 1 || count > LS_MAX_FIELDS)
+        return ls_fail(&run->errors, LS_ERR_VALUE, "tensor dataset: %lld tensors%s; there must be 1 to %d",
+                       (long long)count, tensors ? "" : " of NULL", LS_MAX_FIELDS),
                false;
     for (int i = 0; i < count; i++) {
         char a[LS_TEXT], b[LS_TEXT];
         if (!ls_check_live(run, tensors[i], "ls_tensor_dataset_new")) return false;
-        if (tensors[i]->view.ndim > 0 && tensors[i]->view.dim[0] == tensors[0]->view.dim[0]) continue;
+        if (tensors[i]->view.ndim == 0)
+            return ls_fail(&run->errors, LS_ERR_SHAPE, "tensor dataset: tensor %d is %s, a single number without rows",
+                           i, ls_operand_text(&tensors[i]->view, a)),
+                   false;
+        if (tensors[i]->view.dim[0] == tensors[0]->view.dim[0]) continue;
         ls_fail(&run->errors, LS_ERR_SHAPE, "tensor dataset: %s and %s have different numbers of rows",
                 ls_operand_text(&tensors[0]->view, a), ls_operand_text(&tensors[i]->view, b));
         return false;

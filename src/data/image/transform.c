@@ -175,7 +175,7 @@ ls_transform ls_decode_sized(const ls_decode_opts *opts, size_t opts_size)
 ls_transform ls_compose_n(const ls_transform *transforms, int64_t count)
 {
     ls_transform all = {0};
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = 0; transforms && i < count; i++) {
         const ls_transform *t = &transforms[i];
         if (t->problem[0]) return *t;
         if (all.count + t->count > LS_MAX_TRANSFORM_STEPS)

@@ -19,7 +19,8 @@ void ls_batch_name_tensors(ls_batch *batch)
 
 static int field_called(const ls_batch *batch, const char *name, const char *who)
 {
-    const ls_loader *loader = batch->loader;
+    const ls_loader *loader = batch ? batch->loader : NULL;
+    if (!name) name = "";
     if (!loader || !batch->count) {
         ls_run *run = loader ? loader->object.run : ls_run_of(NULL);
         ls_fail(&run->errors, LS_ERR_STATE, "%s: \"%s\" of a batch that was not filled by ls_next()", who, name);
@@ -39,7 +40,7 @@ ls_tensor *ls_batch_field(const ls_batch *batch, const char *name)
 {
     int i = field_called(batch, name, "ls_batch_field");
     if (i >= 0) return batch->tensor[i];
-    return &(batch->loader ? batch->loader->object.run : ls_run_of(NULL))->poison;
+    return &(batch && batch->loader ? batch->loader->object.run : ls_run_of(NULL))->poison;
 }
 
 void ls_batch_set_field(ls_batch *batch, const char *name, ls_tensor *tensor)
@@ -52,7 +53,7 @@ void ls_batch_set_field(ls_batch *batch, const char *name, ls_tensor *tensor)
 
 ls_shape ls_batch_sample_shape(const ls_batch *batch, const char *name, int64_t sample)
 {
-    const ls_loader *loader = batch->loader;
+    const ls_loader *loader = batch ? batch->loader : NULL;
     int i = field_called(batch, name, "ls_batch_sample_shape");
     if (i >= 0 && !loader->has_batch && ls_loader_dispatches(loader) && sample >= 0 && sample < batch->size) {
         ls_shape padded = ls_view_shape(&loader->tensors[i]->view), row = {.ndim = padded.ndim - 1};

@@ -188,8 +188,9 @@ static bool deliver_batch(ls_loader *loader, ls_batch_slot *slot, bool last, ls_
 
 bool ls_next(ls_loader *loader, ls_batch *batch)
 {
-    *batch = (ls_batch){.loader = loader};
+    if (batch) *batch = (ls_batch){.loader = loader};
     if (!loader || ls_object_has_ended(loader, "ls_next") || ls_failed(loader->object.run)) return false;
+    if (!batch) return ls_fail(&loader->object.run->errors, LS_ERR_VALUE, "ls_next: the batch is NULL"), false;
     leave_batch(loader);
     ls_pin_watch();
     if (loader->ends > 0) {

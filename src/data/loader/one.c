@@ -10,9 +10,13 @@ int ls_dataset_sample_sized(ls_dataset *set, int64_t index, ls_tensor **fields, 
     ls_dataset_sample_opts opts = LS_OPTS_READ(ls_dataset_sample_opts, given, opts_size);
     if (!set || ls_failed(set->object.run)) return 0;
     ls_run *run = set->object.run;
-    if (ls_dataset_is_stream(set) || index < 0 || index >= set->count || !fields)
-        return ls_fail(&run->errors, LS_ERR_VALUE, "ls_dataset_sample: sample %lld of a %s%s", (long long)index,
-                       set->kind, fields ? ls_dataset_is_stream(set) ? ", which is a stream" : "" : ", to NULL"),
+    if (!fields) return ls_fail(&run->errors, LS_ERR_VALUE, "ls_dataset_sample: the list of fields is NULL"), 0;
+    if (ls_dataset_is_stream(set))
+        return ls_fail(&run->errors, LS_ERR_VALUE, "ls_dataset_sample: a stream has no sample %lld", (long long)index),
+               0;
+    if (index < 0 || index >= set->count)
+        return ls_fail(&run->errors, LS_ERR_VALUE, "ls_dataset_sample: sample %lld of a %s of %lld", (long long)index,
+                       set->kind, (long long)set->count),
                0;
     ls_field formed[LS_MAX_FIELDS];
     ls_reading reading;

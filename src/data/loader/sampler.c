@@ -165,7 +165,9 @@ ls_sampler *ls_weighted_sampler_new_sized(ls_run *run, const double *weights, in
     s->order = weighted_order;
     s->weight_count = count;
     double sum = 0;
-    if (count < 1 || !weights) ls_fail(&run->errors, LS_ERR_VALUE, "weighted sampler: %lld weights", (long long)count);
+    if (count < 1 || !weights)
+        ls_fail(&run->errors, LS_ERR_VALUE, "weighted sampler: %lld weights%s; there must be one for each sample",
+                (long long)count, weights ? "" : " of NULL");
     else {
         s->weights = ls_sys_alloc((size_t)count * sizeof *s->weights);
         if (!s->replacement) s->keyed = ls_sys_alloc((size_t)count * sizeof *s->keyed);

@@ -81,6 +81,7 @@ static void remove_others(ls_profile_parts *parts, const char *folder, int world
 static bool join(ls_run *run, const char *folder, int world)
 {
     if (!run || ls_failed(run)) return false;
+    if (!folder) return ls_fail(&run->errors, LS_ERR_VALUE, "ls_profile_join: the folder is NULL"), false;
     /* Every event ends with a comma; the last of the array is about nothing. */
     static const char *const trace[] = {LS_PROFILE_TRACE, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n",
                                         "{\"name\":\"end\",\"ph\":\"M\",\"pid\":0,\"args\":{}}\n]}\n"};

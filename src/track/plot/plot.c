@@ -22,16 +22,20 @@ static const char *copy_text(ls_plot *plot, const char *text)
     return copy;
 }
 
+static bool side_fits(ls_run *run, const char *side, int pixels)
+{
+    bool fits = pixels == LS_AUTO || (pixels >= SMALLEST && pixels <= LARGEST);
+    if (!fits)
+        ls_fail(&run->errors, LS_ERR_VALUE, "ls_plot_new: .%s = %d pixels; it must be from %d to %d", side, pixels,
+                SMALLEST, LARGEST);
+    return fits;
+}
+
 ls_plot *ls_plot_new_sized(ls_run *run, const ls_plot_opts *opts, size_t opts_size)
 {
     if (!run || ls_failed(run)) return NULL;
     ls_plot_opts o = LS_OPTS_READ(ls_plot_opts, opts, opts_size);
-    bool small = (o.width != LS_AUTO && o.width < SMALLEST) || (o.height != LS_AUTO && o.height < SMALLEST);
-    if (small || o.width > LARGEST || o.height > LARGEST) {
-        ls_fail(&run->errors, LS_ERR_VALUE, "ls_plot_new: %d x %d pixels: each must be from %d to %d", o.width,
-                o.height, SMALLEST, LARGEST);
-        return NULL;
-    }
+    if (!side_fits(run, "width", o.width) || !side_fits(run, "height", o.height)) return NULL;
     if (!(o.smooth >= 0 && o.smooth < 1)) {
         ls_fail(&run->errors, LS_ERR_VALUE, "ls_plot_new: smooth is %g; it must be at least 0 and below 1", o.smooth);
         return NULL;

@@ -100,6 +100,34 @@ static void one_sample_is_a_batch_of_one(void)
     CHECK(ls_dataset_sample(NULL, 0, fields) == 0);
 }
 
+static void null_is_accepted(void)
+{
+    ls_dataset *set = numbers("x", 4, 0), *part = NULL, *const none = NULL;
+    CHECK(!ls_zip_dataset_new_n(NULL, 2) && !ls_concat_dataset_new_n(NULL, 2) && !ls_zip_dataset_new_n(&none, 1));
+    CHECK(ls_compose_n(NULL, 2).count == 0);
+    ls_random_split(set, 0.5, NULL, NULL);
+    ls_random_split(set, 0.25, NULL, &part);
+    CHECK(ls_len(part) == 3 && !ls_error(run));
+    CHECK(!ls_next(NULL, NULL) && !ls_error(run));
+    FAILS_SAYING(ls_next(ls_loader_new(run, set), NULL), "ls_next: the batch is NULL");
+    FAILS_SAYING(ls_batch_field(NULL, "x"), "\"x\" of a batch that was not filled by ls_next()");
+    FAILS_SAYING(ls_batch_set_field(NULL, NULL, NULL), "\"\" of a batch");
+    FAILS_SAYING(ls_batch_sample_shape(NULL, "x", 0), "\"x\" of a batch");
+    ls_batch b;
+    CHECK(ls_next(ls_loader_new(run, set), &b));
+    FAILS_SAYING(ls_batch_field(&b, NULL), "has no field \"\"; it has x");
+}
+
+static void errors_say_what_is_wrong(void)
+{
+    ls_tensor *fields[LS_MAX_FIELDS], *x = ls_ones(run, LS_F32, 3);
+    FAILS_SAYING(ls_dataset_sample(numbers("x", 4, 0), 4, fields), "sample 4 of a tensor dataset of 4");
+    FAILS_SAYING(ls_dataset_sample(numbers("x", 4, 0), 0, NULL), "the list of fields is NULL");
+    FAILS_SAYING(ls_tensor_dataset_new(run, x, ls_sum(x)), "tensor 1 is [] f32, a single number without rows");
+    FAILS_SAYING(ls_tensor_dataset_new_n(run, NULL, 2), "2 tensors of NULL");
+    FAILS_SAYING(ls_weighted_sampler_new(run, NULL, 3), "3 weights of NULL");
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
@@ -107,6 +135,8 @@ int main(int argc, char **argv)
     CHECK_RUN(fields_of_several_side_by_side);
     CHECK_RUN(samples_are_changed_by_a_function);
     CHECK_RUN(one_sample_is_a_batch_of_one);
+    CHECK_RUN(null_is_accepted);
+    CHECK_RUN(errors_say_what_is_wrong);
     ls_finish(run);
     return check_done();
 }
