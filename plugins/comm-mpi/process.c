@@ -41,9 +41,13 @@ const char *mpi_version(void)
     int length = 0;
     if (MPI_Get_library_version(text, &length) != MPI_SUCCESS) return "unknown";
     text[strcspn(text, ",\n")] = '\0';
-    static const char heading[] = " Version:\t";
+    static const char heading[] = "Version:";
     char *place = strstr(text, heading);
-    if (place) memmove(place + 1, place + strlen(heading), strlen(place + strlen(heading)) + 1);
+    if (place) {
+        const char *number = place + strlen(heading);
+        number += strspn(number, " \t");
+        memmove(place, number, strlen(number) + 1);
+    }
     return text;
 }
 
