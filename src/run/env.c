@@ -153,6 +153,18 @@ static void transports(const writer *w)
     end(w);
 }
 
+/* Why there is none. The plug-in is loaded without a driver too, so that a library it lacks is named. */
+static void no_gpus(const writer *w)
+{
+    ls_message why = {{0}};
+    const char *reason = "the plug-in is installed and finds no GPU";
+    if (!ls_library_installed(LS_GPU_PLUGIN)) reason = "the plug-in is not installed";
+    else if (ls_device_count(LS_GPU_PLUGIN, &why) < 0) reason = why.text;
+    else if (!ls_driver_is_there(ls_config_text(LS_SETTING_GPU_FILES)))
+        reason = "the plug-in is installed; none of LOCKSTEP_GPU_FILES, the driver's, exists";
+    entry(w, LS_GPU_PLUGIN, reason);
+}
+
 /* Without starting them. */
 static void gpus(const writer *w)
 {
@@ -161,6 +173,7 @@ static void gpus(const writer *w)
     begin(w, "GPUs");
     if (count < 0) entry(w, LS_GPU_PLUGIN, why.text);
     else number(w, "usable", count);
+    if (count == 0) no_gpus(w);
     for (int i = 0; i < count; i++) {
         char name[32], text[256];
         snprintf(name, sizeof name, LS_GPU_PLUGIN ":%d", i);

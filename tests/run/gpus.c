@@ -293,6 +293,15 @@ static void the_command_shows_and_tests_them(void)
     HAS("cuda:1                             Pretended GPU 1, 80.0 GiB, driver 1.2\n");
     CHECK(on_host("2", "PRETENDED_TABLE=missing", LOCKSTEP_COMMAND " env") == 0);
     HAS("ls_plugin_v2 of the plug-in returned NULL");
+    CHECK(on_host("2", "PRETENDED_TABLE=missing LOCKSTEP_GPU_FILES=/nowhere", LOCKSTEP_COMMAND " env") == 0);
+    HAS("ls_plugin_v2 of the plug-in returned NULL");
+    CHECK(on_host("0", "", LOCKSTEP_COMMAND " env") == 0);
+    HAS("cuda                               the plug-in is installed and finds no GPU\n");
+    CHECK(on_host("2", "LOCKSTEP_GPU_FILES=/nowhere", LOCKSTEP_COMMAND " env") == 0);
+    HAS("cuda                               the plug-in is installed; none of LOCKSTEP_GPU_FILES, the driver's, "
+        "exists\n");
+    CHECK(on_host("2", "LOCKSTEP_PLUGIN_PATH=/nowhere", LOCKSTEP_COMMAND " env") == 0);
+    HAS("cuda                               the plug-in is not installed\n");
     CHECK(on_host("1", "", LOCKSTEP_COMMAND " test") == 0); /* two processes share it */
     HAS("2 processes on 1 host: ");
     HAS(" (2), device cuda\n");
