@@ -48,7 +48,7 @@ for group in "$@"; do
         want mpicc.openmpi libopenmpi-dev # both: 8 MB to fetch, 62 MB on the disk
         want mpicc.mpich libmpich-dev
         want clang-format clang-format
-        want node nodejs # runs Perfetto; 13 MB to fetch
+        want node nodejs # runs Perfetto; 22 MB to fetch, 95 MB on the disk
         case $(uname -m) in
         aarch64)
             want x86_64-linux-gnu-gcc gcc-x86-64-linux-gnu

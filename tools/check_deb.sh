@@ -1,6 +1,7 @@
 #!/bin/sh
 # check_deb.sh BUILD - every file that an installation of this build has is in exactly one Debian package, so that
-# `make deb` neither fails nor leaves something out. Building the packages takes longer than a test may.
+# `make deb` neither fails nor leaves something out, and installs what the packages need to be built. Building them takes
+# longer than a test may.
 set -eu
 build=$1
 cd "$(dirname "$0")/.."
@@ -23,4 +24,13 @@ done <"$work/files"
 for list in debian/*.install; do
     grep -q "^Package: $(basename "$list" .install)$" debian/control || { echo "$list: no such package in control"; status=1; }
 done
+needed=$(sed '/^Standards-Version:/,$d; /^Build-Depends:\|^ /!d; s/^Build-Depends://; s/([^)]*)//g; s/,//g' debian/control)
+for package in $needed; do
+    grep -qw -- "${package%-compat}" tools/bootstrap.sh || { echo "$package: tools/bootstrap.sh does not install it"; status=1; }
+done
+
+# XLA is opened while a program runs: a package that needed more than the C library could not be installed everywhere.
+plugin=$(find "$work/tree" -name liblockstep-xla.so)
+needed=$(objdump -p "$plugin" | sed -n 's/^ *NEEDED *//p' | grep -v '^lib\(c\|m\|dl\|pthread\)\.so\|^ld-linux' || true)
+[ -z "$needed" ] || { echo "${plugin##*/} needs $needed"; status=1; }
 exit $status

@@ -1,8 +1,8 @@
 #!/bin/sh
 # deb.sh FOLDER - build the Debian packages of this tree into FOLDER, and let lintian look at them: an error of its is one.
 #
-# With nvcc here, the plug-in for GPUs is among them, unless CUDA=no. Works on a copy in FOLDER/lockstep, which is kept,
-# so that the next call compiles only what changed.
+# Where cmake/cuda.cmake would find nvcc, the plug-in for GPUs is among them, unless CUDA=no. Works on a copy in
+# FOLDER/lockstep, which is kept, so that the next call compiles only what changed.
 set -eu
 cd "$(dirname "$0")/.."
 folder=$1
@@ -27,15 +27,20 @@ tar x -C "$tree" -f "$folder/tree.tar"
 rm "$folder/tree.tar"
 mv "$files.new" "$files"
 cat >"$tree/debian/changelog" <<END
-lockstep ($version) unstable; urgency=medium
+lockstep ($version) UNRELEASED; urgency=medium
 
   * CHANGELOG.md says what is new.
 
  -- $(sed -n 's/^Maintainer: //p' debian/control)  $(LC_ALL=C date -uR -d "@${SOURCE_DATE_EPOCH:-$(stat -c %Y CHANGELOG.md)}")
 END
 
+has_nvcc()
+{
+    PATH=$PATH:${CUDA_PATH:-}/bin:${CUDA_HOME:-}/bin:/usr/local/cuda/bin
+    command -v "${CUDACXX:-nvcc}" >/dev/null
+}
 profiles=
-[ "${CUDA:-yes}" = no ] || ! command -v nvcc >/dev/null 2>&1 || profiles=-Ppkg.lockstep.cuda
+[ "${CUDA:-yes}" = no ] || ! (has_nvcc) || profiles=-Ppkg.lockstep.cuda
 rm -f "$folder"/*.deb "$folder"/*.changes "$folder"/*.buildinfo
 log=$folder/log.txt
 (cd "$tree" && dpkg-buildpackage -b -nc -us -uc $profiles) >"$log" 2>&1 || { tail -40 "$log"; exit 1; }
