@@ -20,7 +20,7 @@ static void sgd_fill_call(const ls_optim *optim, const ls_optim_group_opts *sett
     call->attrs.sgd.weight_decay = settings->weight_decay;
     call->attrs.sgd.nesterov = optim->nesterov;
     call->attrs.sgd.maximize = optim->maximize;
-    call->attrs.sgd.first = span->first;
+    call->attrs.sgd.first = span->first && settings->dampening != 0; /* else zeros decay: it is a step like others */
 }
 
 static const ls_rule sgd = {

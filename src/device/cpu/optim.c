@@ -96,7 +96,7 @@ ls_status ls_cpu_adam_step(const ls_call *call, ls_message *why)
 }
 
 /* in: g, found?, factor?  out: p, momentum?, of one shape, updated, half?. All as above.
- * attrs.sgd: first: momentum is not set yet. */
+ * attrs.sgd: first: momentum becomes the gradient, whatever it is. */
 ls_status ls_cpu_sgd_step(const ls_call *call, ls_message *why)
 {
     if (found_nonfinite(call)) return LS_OK;
