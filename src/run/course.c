@@ -96,7 +96,7 @@ static bool report_difference(ls_run *run, const ls_optim *optim, const group_pr
     if (i == SETTINGS) return false;
     ls_fail(&run->errors, LS_ERR_STATE,
             "ls_backward: %s of %s is %g in process 0, but %g in process %d: set it to the same value in all "
-            "processes",
+            "processes, and give a plateau schedule the same number; use ls_reduce() or ls_broadcast()",
             settings[i], rule, first->value[i], other->value[i], rank);
     return true;
 }

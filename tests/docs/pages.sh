@@ -89,6 +89,7 @@ void lines(ls_run *run, ls_tensor *x, ls_tensor *y, ls_tensor *a, ls_tensor *b, 
     double weights[3] = {1, 2, 3};
     int64_t n = 3;
     float numbers[6] = {0};
+    char text[100];
 END
 echo '}' >>lines.c
 "$cc" $strict -Wno-unused-variable -fsyntax-only lines.c

@@ -149,7 +149,10 @@ static void a_different_step_is_reported_in_the_next_pass(void)
 {
     makes(STEP_LEFT_OUT, "process 0 has taken 3 steps with SGD, process 1 2", NULL);
     makes(ONE_STEP_MORE, "process 0 has taken 3 steps with SGD, process 1 4", "no ls_backward() since the last step");
-    makes(RATE, "lr of SGD is 0.01 in process 0, but 0.02 in process 1", NULL);
+    makes(RATE,
+          "lr of SGD is 0.01 in process 0, but 0.02 in process 1: set it to the same value in all processes, and give "
+          "a plateau schedule the same number",
+          NULL);
     makes(MOMENTUM_OF_A_GROUP, "momentum of SGD is 0.9 in process 0, but 0.5 in process 1", NULL);
     makes(ANOTHER_OPTIMISER, "optimisers and groups", NULL);
 }
