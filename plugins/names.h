@@ -2,14 +2,15 @@
 #ifndef LOCKSTEP_PLUGINS_NAMES_H
 #define LOCKSTEP_PLUGINS_NAMES_H
 
-#include <stdio.h>
 #include <string.h>
 
 /* Append a name, with a space between it and the others. One that does not fit as a whole is left out. */
 static inline void names_add(char *names, size_t size, const char *name)
 {
-    size_t used = strlen(names);
-    if (used + (used > 0) + strlen(name) < size) snprintf(names + used, size - used, "%s%s", used ? " " : "", name);
+    size_t used = strlen(names), length = strlen(name);
+    if (used + (used > 0) + length >= size) return;
+    if (used) names[used++] = ' ';
+    memcpy(names + used, name, length + 1);
 }
 
 #endif
