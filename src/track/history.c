@@ -133,6 +133,33 @@ static bool read_sessions(ls_history *history, const char *folder, bool linked, 
     return ok;
 }
 
+static bool holds_values(const char *folder)
+{
+    DIR *listing = opendir(folder);
+    bool found = false;
+    for (const struct dirent *e; listing && !found && (e = readdir(listing));)
+        found = is_event_file(e) || strcmp(e->d_name, LS_TRACK_JSONL) == 0 || strcmp(e->d_name, LS_TRACK_CSV) == 0;
+    if (listing) closedir(listing);
+    return found;
+}
+
+/* Explain that a folder is not that of a run. The folder of all runs is the one most often given instead. */
+static void explain_empty(const char *folder, ls_message *why)
+{
+    struct dirent **entries;
+    int count = scandir(folder, &entries, NULL, alphasort);
+    char run[LS_TRACK_PATH] = "";
+    for (int i = 0; i < count; i++) {
+        char path[LS_TRACK_PATH];
+        bool below = entries[i]->d_name[0] != '.' && !run[0];
+        if (below && ls_track_path(path, folder, entries[i]->d_name, NULL) && holds_values(path)) strcpy(run, path);
+        free(entries[i]);
+    }
+    if (count >= 0) free(entries);
+    ls_message_set(why, "%.100s contains no " LS_TRACK_JSONL ", " LS_TRACK_CSV " or " LS_TRACK_EVENTS "*%s%.100s%s",
+                   folder, run[0] ? "; the run " : "", run, run[0] ? " does" : "");
+}
+
 static bool read_folder(ls_history *history, const char *folder, bool linked, ls_message *why)
 {
     static const char *const files[] = {LS_TRACK_JSONL, LS_TRACK_CSV};
@@ -144,7 +171,7 @@ static bool read_folder(ls_history *history, const char *folder, bool linked, ls
     int found;
     if (!read_sessions(history, folder, linked, &found, why)) return false;
     if (found > 0) return true;
-    ls_message_set(why, "%.100s contains no " LS_TRACK_JSONL ", " LS_TRACK_CSV " or " LS_TRACK_EVENTS "*", folder);
+    explain_empty(folder, why);
     return false;
 }
 

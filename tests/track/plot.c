@@ -245,6 +245,9 @@ static void what_cannot_be_read_is_refused(void)
 {
     folder_fresh(FOLDER);
     refuses_history(FOLDER, "contains no values.jsonl, values.csv or events.out.tfevents.*");
+    mkdir(FOLDER "/a", 0777), mkdir(FOLDER "/b", 0777);
+    file_append(FOLDER "/b/values.csv", "step,time,loss\n");
+    refuses_history(FOLDER, "events.out.tfevents.*; the run " FOLDER "/b does");
     refuses_history(FOLDER "/none", FOLDER "/none");
     refuses_history(NULL, "NULL");
     file_append(FOLDER "/text", "just some words, no events at all");
