@@ -114,7 +114,7 @@ typedef struct ls_tracker ls_tracker;
 
 typedef struct ls_tracker_opts {
     const char *project_dir LS_DEFAULT(NULL); /* NULL is "runs" in the project_dir of ls_init() */
-    /* Folder of this run in it, also "a/b"; NULL: date and time. "." puts the files into project_dir itself. */
+    /* Folder of this run in it, also "a/b"; NULL: a new one, by date and time. "." puts the files into project_dir. */
     const char *name LS_DEFAULT(NULL);
     ls_options_end _ LS_DEFAULT({});
 } ls_tracker_opts;

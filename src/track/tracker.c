@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "base/buffer.h"
@@ -68,6 +69,14 @@ static void clear(void *object)
     ls_sys_free(tracker->settings);
 }
 
+static ls_tracker *next_tracker(ls_object *from)
+{
+    while (from && from->kind != LS_OBJECT_TRACKER) from = from->older;
+    return (ls_tracker *)from;
+}
+
+#define EACH_TRACKER(t, run) (ls_tracker *t = next_tracker((run)->objects); t; t = next_tracker(t->object.older))
+
 /* Parse a list of formats such as "jsonl,csv"; false if a name is unknown. */
 static bool choose(const char *kinds, bool chosen[FORMATS])
 {
@@ -97,17 +106,42 @@ static bool stays_inside(const char *name)
     }
 }
 
-/* Create project_dir/name, by default runs/DATE_TIME in the run's own folder. */
-static bool make_folder(ls_tracker *tracker, const ls_tracker_opts *o, ls_message *why)
+/* Another tracker of the run that writes into the same folder, this format or (-1) any; NULL: none. */
+static const ls_tracker *neighbour(const ls_tracker *tracker, int format)
 {
-    char runs[LS_TRACK_PATH], now[64];
+    for
+        EACH_TRACKER(other, tracker->object.run)
+        {
+            if (other != tracker && strcmp(other->folder, tracker->folder) == 0 && (format < 0 || other->sinks[format]))
+                return other;
+        }
+    return NULL;
+}
+
+/* Create parent/DATE_TIME. Runs that begin in the same second get _2, _3, ... */
+static bool make_folder_of_now(ls_tracker *tracker, const char *parent, ls_message *why)
+{
+    char now[64], name[80];
     struct tm parts;
     time_t seconds = time(NULL);
     strftime(now, sizeof now, "%Y-%m-%d_%H-%M-%S", localtime_r(&seconds, &parts));
-    bool fits = ls_track_path(runs, ls_project_dir(tracker->object.run), "runs", why);
-    return fits &&
-           ls_track_path(tracker->folder, o->project_dir ? o->project_dir : runs, o->name ? o->name : now, why) &&
-           ls_folder_make(tracker->folder, why);
+    for (int n = 1;; n++) {
+        snprintf(name, sizeof name, n > 1 ? "%s_%d" : "%s", now, n);
+        if (!ls_track_path(tracker->folder, parent, name, why)) return false;
+        if (mkdir(tracker->folder, 0777) == 0) return true;
+        if (errno != EEXIST) return ls_message_set(why, "%.200s: %s", tracker->folder, strerror(errno)), false;
+        if (neighbour(tracker, -1)) return true;
+    }
+}
+
+/* Create project_dir/name, by default runs/DATE_TIME in the run's own folder. */
+static bool make_folder(ls_tracker *tracker, const ls_tracker_opts *o, ls_message *why)
+{
+    char runs[LS_TRACK_PATH];
+    if (!ls_track_path(runs, ls_project_dir(tracker->object.run), "runs", why)) return false;
+    const char *parent = o->project_dir ? o->project_dir : runs;
+    if (!o->name) return ls_folder_make(parent, why) && make_folder_of_now(tracker, parent, why);
+    return ls_track_path(tracker->folder, parent, o->name, why) && ls_folder_make(tracker->folder, why);
 }
 
 ls_tracker *ls_tracker_new_sized(ls_run *run, const char *kinds, const ls_tracker_opts *opts, size_t opts_size)
@@ -134,6 +168,11 @@ ls_tracker *ls_tracker_new_sized(ls_run *run, const char *kinds, const ls_tracke
         return ls_object_free(tracker), NULL;
     for (int i = 0; ok && i < FORMATS; i++) {
         if (!chosen[i]) continue;
+        if (neighbour(tracker, i)) {
+            ls_fail(&run->errors, LS_ERR_STATE, "ls_tracker_new: another tracker of this run writes %s into %s",
+                    formats[i]->name, tracker->folder);
+            return ls_object_free(tracker), NULL;
+        }
         tracker->sinks[i] = formats[i]->open(tracker->folder, &why);
         ok = tracker->sinks[i] != NULL;
     }
@@ -166,14 +205,6 @@ void ls_tracker_free(ls_tracker *tracker)
 }
 
 /* ---- recording ---- */
-
-static ls_tracker *next_tracker(ls_object *from)
-{
-    while (from && from->kind != LS_OBJECT_TRACKER) from = from->older;
-    return (ls_tracker *)from;
-}
-
-#define EACH_TRACKER(t, run) (ls_tracker *t = next_tracker((run)->objects); t; t = next_tracker(t->object.older))
 
 /* Names are columns and keys: nonempty, in UTF-8, without line breaks, and not one of the two reserved ones. */
 static bool name_fits(ls_run *run, const char *who, const char *name)

@@ -411,6 +411,34 @@ static void wrong_trackers_are_refused(void)
     refuses("csv", FOLDER, LS_ERR_IO, "starts with \"a,b\", not with step,time");
 }
 
+static void runs_without_a_name_get_their_own_folders(void)
+{
+    enum { RUNS = 4 };
+    ls_run *runs[RUNS];
+    const char *folders[RUNS];
+    folder_fresh(FOLDER);
+    for (int i = 0; i < RUNS; i++) {
+        runs[i] = ls_init(NULL, NULL, .device = "cpu");
+        folders[i] = ls_tracker_folder(ls_tracker_new(runs[i], "csv", .project_dir = FOLDER));
+        for (int j = 0; j < i; j++) CHECK_MSG(strcmp(folders[i], folders[j]) != 0, "%s", folders[i]);
+    }
+    for (int i = 0; i < RUNS; i++) CHECK(ls_finish(runs[i]) == 0);
+}
+
+static void a_format_is_written_once(void)
+{
+    folder_fresh(FOLDER);
+    ls_run *run = ls_init(NULL, NULL, .device = "cpu");
+    ls_tracker *first = ls_tracker_new(run, "csv", .project_dir = FOLDER, .name = "x");
+    CHECK(first && ls_tracker_new(run, "jsonl", .project_dir = FOLDER, .name = "x"));
+    CHECK(!ls_tracker_new(run, "all", .project_dir = FOLDER, .name = "x") && ls_error(run) == LS_ERR_STATE);
+    CHECK_HAS(ls_error_message(run), "another tracker of this run writes jsonl into " FOLDER "/x");
+    ls_clear_error(run);
+    ls_tracker_free(first);
+    CHECK(ls_tracker_new(run, "csv", .project_dir = FOLDER, .name = "x"));
+    CHECK(ls_finish(run) == 0);
+}
+
 static void names_that_lead_out_of_the_folder_are_refused(void)
 {
     static const char *const names[] = {"", "..", "../x", "a/..", "a/../../x", "/x"};
@@ -549,6 +577,8 @@ int main(int argc, char **argv)
     CHECK_RUN(recording_takes_no_memory);
     CHECK_RUN(settings_are_kept);
     CHECK_RUN(wrong_trackers_are_refused);
+    CHECK_RUN(runs_without_a_name_get_their_own_folders);
+    CHECK_RUN(a_format_is_written_once);
     CHECK_RUN(names_that_lead_out_of_the_folder_are_refused);
     CHECK_RUN(wrong_values_are_refused);
     CHECK_RUN(texts_are_recorded_as_utf8);
