@@ -1,7 +1,10 @@
 /* lower_norm.c - layer and group normalisation, with what is fused around them, and their gradients.
  *
  * Inputs are seen as [rows, n]: n numbers are normalised together. Variances are sums of squared distances from the
- * mean, so that a large mean costs no precision. */
+ * mean, so that a large mean costs no precision.
+ *
+ * A sum is computed in the dimensions that it is used in. XLA stores a sum that has several uses, but repeats a reshape
+ * in each of them, with whatever leads to it: the code of a layer would contain that of all layers before it. */
 #include "lower_random.h"
 
 /* The mean and 1 / deviation of each row, [rows, 1]. */
@@ -84,17 +87,16 @@ void xla_dropout_add_layer_norm(xla_lowering *l, const ls_call *call)
     shlo *s = &l->s;
     double p = call->attrs.norm.dropout;
     ls_dtype dtype = call->in[0]->dtype;
-    shlo_value x = xla_in(l, 0);
+    shlo_value x = rows_of(s, xla_in(l, 0), call->attrs.norm.groups);
     if (p > 0) {
         xla_drawing d = xla_draw(l, call->attrs.norm.seed, call->attrs.norm.offset);
         x = rounded(s, xla_dropped(s, x, xla_is_kept(&d, x.dims, p), p), dtype);
     }
-    shlo_value sum = rounded(s, shlo_add(s, xla_in(l, 1), x), dtype);
-    shlo_value rows = rows_of(s, sum, call->attrs.norm.groups);
-    moments m = moments_of(s, rows, call->attrs.norm.epsilon);
-    int64_t count = rows.dims.at[0];
+    shlo_value sum = rounded(s, shlo_add(s, shlo_reshape(s, xla_in(l, 1), x.dims), x), dtype);
+    moments m = moments_of(s, sum, call->attrs.norm.epsilon);
+    int64_t count = sum.dims.at[0];
     shlo_value both[2] = {shlo_reshape(s, m.mean, SHLO_DIMS(1, count)), shlo_reshape(s, m.rstd, SHLO_DIMS(1, count))};
-    xla_out(l, 0, plus_in(l, times_in(l, normalised(s, rows, m), 2), 3));
+    xla_out(l, 0, plus_in(l, times_in(l, normalised(s, sum, m), 2), 3));
     xla_out(l, 1, sum);
     xla_out(l, 2, shlo_concat(s, both, 2, 0));
 }
@@ -161,7 +163,6 @@ void xla_dropout_add_layer_norm_grad(xla_lowering *l, const ls_call *call)
     shlo *s = &l->s;
     int64_t n = call->attrs.norm.groups;
     double p = call->attrs.norm.dropout;
-    shlo_dims whole = xla_dims(call->in[0]);
     shlo_value dy = rows_of(s, xla_in(l, 0), n), x = rows_of(s, xla_in(l, 1), n);
     int64_t rows = x.dims.at[0];
     shlo_value both = shlo_reshape(s, xla_in(l, 2), SHLO_DIMS(2, rows));
@@ -172,12 +173,12 @@ void xla_dropout_add_layer_norm_grad(xla_lowering *l, const ls_call *call)
     shlo_value old = adds ? shlo_reshape(s, xla_old(l, 1), x.dims) : x;
     shlo_value dsum = layer_gradient(l, dy, x, m, 3, 2);
     if (adds) dsum = shlo_add(s, old, dsum);
-    dsum = rounded(s, shlo_reshape(s, dsum, whole), call->in[0]->dtype);
+    dsum = rounded(s, dsum, call->in[0]->dtype);
     if (xla_has_out(call, 0)) {
         shlo_value dx = dsum;
         if (p > 0) {
             xla_drawing d = xla_draw(l, call->attrs.norm.seed, call->attrs.norm.offset);
-            dx = xla_dropped(s, dsum, xla_is_kept(&d, whole, p), p);
+            dx = xla_dropped(s, dsum, xla_is_kept(&d, dsum.dims, p), p);
         }
         xla_out(l, 0, dx);
     }
