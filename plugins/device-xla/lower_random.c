@@ -35,6 +35,21 @@ static shlo_value high_word(shlo *s, shlo_value x)
     return shlo_convert(s, shlo_binary(s, "shift_right_logical", x, by), SHLO_U32);
 }
 
+/* The highest bit of a counter, which it never reaches: 0, which the compiler does not know. */
+static shlo_value hidden_zero(shlo *s, shlo_value counter)
+{
+    return shlo_convert(s, integer_with(s, "shift_right_logical", counter, 63), SHLO_U32);
+}
+
+/* The offset, read from memory at a place that the compiler does not know: draws of the same size, which have nothing
+ * else that tells them apart, then share one piece of code. A smaller table would become a choice between numbers. */
+static shlo_value offset_in_memory(shlo *s, uint64_t offset, shlo_value zero)
+{
+    const double table[] = {(double)offset, -1, -1, -1, -1, -1, -1, -1}; /* it counts from a live one: it is small */
+    shlo_value all = shlo_numbers(s, SHLO_I64, table, SHLO_DIMS(sizeof table / sizeof *table));
+    return shlo_convert(s, shlo_take(s, all, zero, 0), SHLO_U64);
+}
+
 xla_drawing xla_draw(xla_lowering *l, uint64_t seed, uint64_t offset)
 {
     shlo *s = &l->s;
@@ -42,12 +57,12 @@ xla_drawing xla_draw(xla_lowering *l, uint64_t seed, uint64_t offset)
     d.seed = shlo_integer(s, SHLO_U64, (int64_t)seed, SHLO_SCALAR);
     d.counter = shlo_integer(s, SHLO_U64, (int64_t)offset, SHLO_SCALAR);
     if (l->call->live) {
+        shlo_value live = shlo_bitcast(s, xla_live(l, 1), SHLO_U64);
         d.seed = shlo_bitcast(s, xla_live(l, 0), SHLO_U64);
-        d.counter = shlo_add(s, d.counter, shlo_bitcast(s, xla_live(l, 1), SHLO_U64));
+        if (!d.by_element) d.counter = offset_in_memory(s, offset, hidden_zero(s, live));
+        d.counter = shlo_add(s, d.counter, live);
     }
-    /* A counter never reaches its highest bit. */
-    shlo_value by = shlo_integer(s, SHLO_U64, 63, SHLO_SCALAR);
-    d.zero = shlo_convert(s, shlo_binary(s, "shift_right_logical", d.counter, by), SHLO_U32);
+    d.zero = hidden_zero(s, d.counter);
     return d;
 }
 
