@@ -31,7 +31,7 @@ static void tell(double foreign)
     FILE *file = fopen(path, "w");
     double busy = (double)own.tv_sec + (double)own.tv_nsec * 1e-9 + other;
     fprintf(file, "cpu  1 2 3 4 5 6 7 8 9 10\n");
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < (all < 2 ? 1 : 2); i++)
         fprintf(file, "cpu%d %.0f 0 0 777 888 0 0 999 0 0\n", cpus[i], i ? 0 : busy * (double)sysconf(_SC_CLK_TCK));
     fprintf(file, "intr 1 2 3\n");
     fclose(file);
