@@ -124,14 +124,16 @@ static void a_killed_rank_is_named_at_once(void)
         if (r == 1) continue;
         check_words(&c, r, "rank 1 (process ");
         check_words(&c, r, ") died; its last call: all-reduce sum of 8 f32 (before, call 2), done");
-        CHECK_MSG(c.result[r].when - c.result[1].when < (int64_t)5000 * MS, "after %lld ms",
+        /* not by the timeout of ten minutes */
+        CHECK_MSG(c.result[r].when - c.result[1].when < (int64_t)60 * 1000 * MS, "after %lld ms",
                   (long long)(c.result[r].when - c.result[1].when) / MS);
     }
     /* The launcher can still read the last calls of the dead rank. */
     char text[4096];
     ls_segment_describe(c.file[0], 2, text, sizeof text);
     CHECK_MSG(strstr(text, "rank 1: all-reduce sum of 8 f32 (before, call 2), done"), "%s", text);
-    CHECK_MSG(strstr(text, "rank 3: all-reduce sum of 4096 f32 (after, call 3), failed"), "%s", text);
+    /* Also of the rank that saw it first; the others may not have begun. */
+    CHECK_MSG(strstr(text, ": all-reduce sum of 4096 f32 (after, call 3), failed"), "%s", text);
     crew_forget(&c);
 }
 

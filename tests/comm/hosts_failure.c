@@ -241,7 +241,8 @@ static void a_killed_rank_is_named_on_all_hosts(void)
             /* On a busy machine the connection may be seen to close before a neighbour has noticed. */
             if (!strstr(c.result[r].why.text, "rank 1 on host "))
                 check_words(&c, r, "died; its last call: all-reduce sum of 8 f32 (before, call ");
-            CHECK_MSG(c.result[r].when - c.result[1].when < (int64_t)5000 * MS, "after %lld ms",
+            /* not by the timeout of ten minutes */
+            CHECK_MSG(c.result[r].when - c.result[1].when < (int64_t)60 * 1000 * MS, "after %lld ms",
                       (long long)(c.result[r].when - c.result[1].when) / MS);
         }
         /* The launcher can still read the last calls of the dead rank, under its rank in the job. */
