@@ -25,12 +25,18 @@ static inline double ls_clock_seconds(void)
     return 1e-9 * (double)ls_clock_ns();
 }
 
-/* Seconds since 1970: for what people read. */
-static inline double ls_clock_date(void)
+/* ns since 1970: for what people read, and for moments that hosts agree on. */
+static inline int64_t ls_clock_date_ns(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* The same in seconds. */
+static inline double ls_clock_date(void)
+{
+    return 1e-9 * (double)ls_clock_date_ns();
 }
 
 #endif

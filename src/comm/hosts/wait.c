@@ -13,7 +13,7 @@ enum {
     LISTEN = 128,       /* rounds between polls for notices */
     NAP = 2,            /* ms */
     REASON_WAIT = 1000, /* ms for the reason to arrive why a rank was lost: on a busy host its sender may not have
-                             * had a core yet */
+                         * had a core yet */
     FAREWELL = 2000,    /* ms within which data sent before a farewell must arrive */
 };
 

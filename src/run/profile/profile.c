@@ -3,7 +3,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -71,21 +70,14 @@ static bool write_files(const ls_spans *spans, const ls_profiled *who, const cha
 
 /* ---- begin and end ---- */
 
-static int64_t date(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 /* All processes must call. Times since then are short enough for a double to hold their nanoseconds, and positive on a
  * host whose clock is slow. */
 static bool agree_on_origin(ls_run *run, int64_t *origin, const char *who)
 {
     static const int64_t hour = 3600 * 1000000000ll;
-    int64_t then = date() - hour;
+    int64_t then = ls_clock_date_ns() - hour;
     if (!ls_exchange_broadcast(run, &then, sizeof then, 0, who)) return false;
-    *origin = ls_clock_ns() - (date() - then);
+    *origin = ls_clock_ns() - (ls_clock_date_ns() - then);
     return true;
 }
 
