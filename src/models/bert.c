@@ -297,7 +297,8 @@ static ls_module *masked_lm_new(ls_run *run, ls_bert_config *config, const char 
     ls_module *decoder = ls_module_add_at(all, at->decoder, ls_module_list_new_n(run, NULL, 0));
     if (ls_failed(run)) return ls_layer_done(m);
     m->words = ls_register_parameter(decoder, "weight", ls_bert_words(m->encoder));
-    m->bias = ls_zeros(run, LS_F32, config->vocab_size);
+    m->bias = ls_empty_shape(run, LS_F32, LS_SHAPE(config->vocab_size));
+    ls_init_constant(m->bias, 0);
     if (at->bias) ls_register_parameter(ls_child(all, at->bias), "bias", m->bias);
     ls_register_parameter(decoder, "bias", m->bias);
     return ls_layer_done(m);

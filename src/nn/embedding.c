@@ -34,9 +34,8 @@ static ls_module *embedding_new(ls_run *run, int64_t rows, int64_t features, boo
     e->module.has_weight = true;
     bool has_padding = opts.padding_idx != LS_NO_ROW;
     e->padding = !has_padding ? -1 : opts.padding_idx < 0 ? opts.padding_idx + rows : opts.padding_idx;
-    ls_shape shape = LS_SHAPE(rows, features);
-    e->weight = blank ? ls_parameter_blank(&e->module, "weight", shape)
-                      : ls_register_parameter(&e->module, "weight", ls_normal_shape(run, LS_F32, 0, 1, shape));
+    e->weight = ls_parameter_blank(&e->module, "weight", LS_SHAPE(rows, features));
+    if (!blank) ls_init_normal(e->weight, 0, 1);
     if (has_padding && (e->padding < 0 || e->padding >= rows))
         ls_fail(&run->errors, LS_ERR_VALUE, "Embedding: padding_idx %lld is outside the %lld rows",
                 (long long)opts.padding_idx, (long long)rows);

@@ -1,7 +1,6 @@
 /* init.c - initialisers: PyTorch's distributions, drawn from the run's random numbers. */
 #include <math.h>
 
-#include "base/memory.h"
 #include "nn/module.h"
 #include "ops/op.h"
 
@@ -9,12 +8,26 @@ void ls_init_constant(ls_tensor *t, double value)
 {
     ls_run *run = ls_run_of(t);
     if (ls_failed(run) || !ls_check_live(run, t, "ls_init_constant")) return;
-    ls_mark mark = ls_scope_begin(run);
-    ls_assign(t, ls_full_shape(run, LS_F64, value, LS_SCALAR));
-    ls_scope_end(run, mark, NULL);
+    ls_begin_at(t, value);
+    ls_written(t);
 }
 
-/* Draw directly into the tensor's memory. */
+static bool draw_into(ls_tensor *t, ls_opcode op, double a, double b)
+{
+    ls_attrs attrs = {.random = {.a = a, .b = b}};
+    ls_tensor *live =
+        ls_draw(t->run, t->storage->device, ls_view_numel(&t->view), &attrs.random.seed, &attrs.random.offset);
+    return op_submit_live(op, 0, NULL, 1, &t, &attrs, live);
+}
+
+/* `drawn` is in the CPU's memory. */
+static void write_drawn(ls_tensor *t, const ls_tensor *drawn)
+{
+    if (ls_is_valid(drawn))
+        ls_write(t, drawn->view.data, (size_t)ls_view_numel(&t->view) * ls_dtype_size(t->view.dtype));
+}
+
+/* For a device that compiles the CPU draws, whose random numbers are the same: see ls_begin_at(). */
 static void fill_drawn(ls_tensor *t, ls_opcode op, double a, double b, const char *who)
 {
     ls_run *run = ls_run_of(t);
@@ -23,10 +36,14 @@ static void fill_drawn(ls_tensor *t, ls_opcode op, double a, double b, const cha
         ls_fail(&run->errors, LS_ERR_DTYPE, "%s: %s is not a floating type", who, ls_dtype_name(t->view.dtype));
         return;
     }
-    ls_attrs attrs = {.random = {.a = a, .b = b}};
-    ls_tensor *live =
-        ls_draw(run, t->storage->device, ls_view_numel(&t->view), &attrs.random.seed, &attrs.random.offset);
-    op_submit_live(op, 0, NULL, 1, &t, &attrs, live);
+    if (ls_device_records(t->storage->device)) {
+        ls_mark mark = ls_scope_begin(run);
+        ls_tensor *drawn = ls_on_host_like(t, t->view.dtype);
+        if (ls_is_valid(drawn) && draw_into(drawn, op, a, b)) write_drawn(t, drawn);
+        ls_scope_end(run, mark, NULL);
+    } else {
+        draw_into(t, op, a, b);
+    }
     ls_written(t);
 }
 
@@ -65,21 +82,16 @@ void ls_init_trunc_normal(ls_tensor *t, double mean, double std, double low, dou
         return;
     }
     ls_mark mark = ls_scope_begin(run);
-    ls_tensor *drawn = ls_uniform_shape(run, LS_F32, 0, 1, ls_view_shape(&t->view));
-    int64_t n = ls_numel(drawn);
-    size_t bytes = (size_t)n * sizeof(float);
-    float *x = ls_sys_alloc(bytes ? bytes : 1);
-    if (!x) ls_fail(&run->errors, LS_ERR_MEMORY, "ls_init_trunc_normal: no memory");
-    if (x && ls_read(drawn, x, bytes)) {
+    ls_tensor *drawn = ls_on_host_like(t, LS_F32);
+    if (ls_is_valid(drawn) && draw_into(drawn, LS_OP_uniform, 0, 1)) {
+        float *x = drawn->view.data;
         double from = 2 * normal_below((low - mean) / std) - 1, to = 2 * normal_below((high - mean) / std) - 1;
-        for (int64_t i = 0; i < n; i++) {
+        for (int64_t i = 0; i < ls_numel(drawn); i++) {
             double value = mean + std * sqrt(2.0) * inverse_erf(from + (to - from) * ((double)x[i] + 0x1p-25));
             x[i] = (float)fmin(fmax(value, low), high);
         }
-        ls_write(drawn, x, bytes);
-        ls_assign(t, drawn);
+        write_drawn(t, ls_cast(drawn, t->view.dtype));
     }
-    ls_sys_free(x);
     ls_scope_end(run, mark, NULL);
 }
 

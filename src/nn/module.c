@@ -250,19 +250,30 @@ void ls_counter_step(ls_tensor *counter)
     ++*(int64_t *)counter->view.data;
 }
 
-ls_tensor *ls_parameter_uniform(ls_module *module, const char *name, double bound, ls_shape shape)
-{
-    return ls_register_parameter(module, name, ls_uniform_shape(module->object.run, LS_F32, -bound, bound, shape));
-}
-
 ls_tensor *ls_parameter_blank(ls_module *module, const char *name, ls_shape shape)
 {
     return ls_register_parameter(module, name, ls_empty_shape(module->object.run, LS_F32, shape));
 }
 
+ls_tensor *ls_parameter_uniform(ls_module *module, const char *name, double bound, ls_shape shape)
+{
+    ls_tensor *parameter = ls_parameter_blank(module, name, shape);
+    ls_init_uniform(parameter, -bound, bound);
+    return parameter;
+}
+
 ls_tensor *ls_parameter_full(ls_module *module, const char *name, double value, ls_shape shape)
 {
-    return ls_register_parameter(module, name, ls_full_shape(module->object.run, LS_F32, value, shape));
+    ls_tensor *parameter = ls_parameter_blank(module, name, shape);
+    ls_init_constant(parameter, value);
+    return parameter;
+}
+
+ls_tensor *ls_buffer_full(ls_module *module, const char *name, double value, ls_shape shape)
+{
+    ls_tensor *buffer = ls_register_buffer(module, name, ls_empty_shape(module->object.run, LS_F32, shape));
+    ls_init_constant(buffer, value);
+    return buffer;
 }
 
 bool ls_module_has_gradients(const ls_module *module)

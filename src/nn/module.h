@@ -103,10 +103,11 @@ static inline void ls_forwarded_with(ls_module *part, const ls_module *ran, int6
 /* Is the number of inputs valid? Records an error if not. */
 bool ls_layer_takes(const ls_module *module, int64_t n, int least, int most);
 
-/* Parameters of layers: f32, uniform in [-bound, bound), constant, or filled by the caller. */
+/* Parameters and buffers of layers: f32, uniform in [-bound, bound), constant, or filled by the caller. */
 ls_tensor *ls_parameter_uniform(ls_module *module, const char *name, double bound, ls_shape shape);
 ls_tensor *ls_parameter_full(ls_module *module, const char *name, double value, ls_shape shape);
 ls_tensor *ls_parameter_blank(ls_module *module, const char *name, ls_shape shape);
+ls_tensor *ls_buffer_full(ls_module *module, const char *name, double value, ls_shape shape);
 
 /* A counter buffer: an i64, initially 0, in host memory whatever the run's device, so that counting submits nothing and
  * waits for nothing. */

@@ -45,8 +45,8 @@ ls_module *ls_batch_norm_new_sized(ls_run *run, int64_t channels, const ls_batch
                   ls_activation_name(m->activation));
     add_affine(m, LS_SHAPE(channels), opts.affine, true);
     if (opts.track_running_stats) {
-        m->running_mean = ls_register_buffer(&m->module, "running_mean", ls_zeros(run, LS_F32, channels));
-        m->running_var = ls_register_buffer(&m->module, "running_var", ls_ones(run, LS_F32, channels));
+        m->running_mean = ls_buffer_full(&m->module, "running_mean", 0, LS_SHAPE(channels));
+        m->running_var = ls_buffer_full(&m->module, "running_var", 1, LS_SHAPE(channels));
         m->batches = ls_counter(&m->module, "num_batches_tracked");
     }
     return ls_layer_done(m);

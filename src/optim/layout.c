@@ -76,7 +76,7 @@ static bool block_need_moment(ls_optim_block *block, int k)
     if (block->moments[k]) return true;
     const ls_tensor *p = block->parameters;
     ls_tensor *t = ls_tensor_new(p->run, p->storage->device, LS_F32, LS_SHAPE(block->own.end - block->own.begin));
-    if (t->life != LS_LIFE_LIVE || !ls_begin_at_zero(t)) return false;
+    if (t->life != LS_LIFE_LIVE || !ls_begin_at(t, 0)) return false;
     return (block->moments[k] = ls_alias_owned(t)) != NULL;
 }
 
@@ -109,7 +109,7 @@ bool ls_slot_need_moment(ls_optim *optim, ls_optim_slot *slot, int k)
     if (ls_slot_keeps_master(optim, slot) && !ls_slot_need_master(slot)) return false;
     ls_tensor *like = slot->master ? slot->master : slot->parameter;
     ls_tensor *moment = ls_tensor_new_like(like, like->view.dtype);
-    if (moment->life != LS_LIFE_LIVE || !ls_begin_at_zero(moment)) return false;
+    if (moment->life != LS_LIFE_LIVE || !ls_begin_at(moment, 0)) return false;
     slot->moments[k] = ls_alias_owned(moment);
     return slot->moments[k] != NULL;
 }

@@ -17,7 +17,7 @@ static bool leave_trace(ls_run *run, ls_tensor *number)
     if (!ls_is_valid(zero) || !ls_is_valid(wide)) return false;
     if (!run->step->finite.trace) {
         ls_tensor *made = ls_tensor_new(run, device, LS_F32, LS_SHAPE(1));
-        if (!ls_is_valid(made) || !ls_begin_at_zero(made)) return false;
+        if (!ls_is_valid(made) || !ls_begin_at(made, 0)) return false;
         run->step->finite.trace = ls_alias_owned(made);
     }
     ls_call call = {.op = LS_OP_affine, .n_in = 1, .n_out = 1, .in = {&number->view}, .out = {&zero->view}};

@@ -47,21 +47,23 @@ bool ls_submit_live(ls_run *run, ls_device *device, ls_call *call)
     return ls_submit(run, device, call);
 }
 
-/* ---- state ---- */
+/* ---- beginnings ---- */
 
-bool ls_begin_at_zero(ls_tensor *t)
+ls_tensor *ls_on_host_like(const ls_tensor *t, ls_dtype dtype)
 {
-    ls_device *device = t->storage->device;
-    size_t bytes = (size_t)ls_view_numel(&t->view) * ls_dtype_size(t->view.dtype);
-    if (!ls_device_records(device) || bytes == 0) return ls_raw_fill(t, 0);
-    ls_message why = {{0}};
-    void *zeros = ls_sys_alloc(bytes);
-    ls_status status = zeros ? ls_device_upload(device, t->view.data, zeros, bytes, &why) : LS_ERR_MEMORY;
-    if (status)
-        ls_fail(&t->run->errors, status, "zeros of %zu bytes: %s", bytes,
-                *why.text ? why.text : ls_status_text(status));
-    ls_sys_free(zeros);
-    return status == LS_OK;
+    ls_device *cpu = ls_device_named(t->run, "cpu");
+    return cpu ? ls_tensor_new(t->run, cpu, dtype, ls_view_shape(&t->view)) : &t->run->poison;
+}
+
+bool ls_begin_at(ls_tensor *t, double value)
+{
+    if (!ls_device_records(t->storage->device)) return ls_raw_fill(t, value);
+    ls_mark mark = ls_scope_begin(t->run);
+    ls_tensor *filled = ls_on_host_like(t, t->view.dtype);
+    bool ok = ls_is_valid(filled) && ls_raw_fill(filled, value) &&
+              ls_write(t, filled->view.data, (size_t)ls_view_numel(&t->view) * ls_dtype_size(t->view.dtype));
+    ls_scope_end(t->run, mark, NULL);
+    return ok;
 }
 
 /* ---- random numbers ---- */

@@ -16,9 +16,13 @@ static inline bool ls_wants_live(const ls_device *device)
 /* ls_submit() of a call with numbers that change from step to step, passed as the device wants them. */
 bool ls_submit_live(ls_run *run, ls_device *device, ls_call *call);
 
-/* Zeros in a new tensor that every step updates. A device that compiles steps gets them from the host, as if a step
- * before had left them there: written by the first step, they would make it a program of its own. */
-bool ls_begin_at_zero(ls_tensor *t);
+/* The first numbers of a tensor that steps read or update: `value` everywhere. A device that compiles gets them from
+ * the host, as if a step before had left them there: a program that makes the numbers that training begins with runs
+ * once, and may take longer to compile than that of a step. */
+bool ls_begin_at(ls_tensor *t, double value);
+
+/* A tensor of t's shape in the CPU's memory, for such numbers. */
+ls_tensor *ls_on_host_like(const ls_tensor *t, ls_dtype dtype);
 
 /* Reserve the random numbers of n elements: *seed and *offset say where they start. On a device that wants live values
  * the offset is relative to the result, u64 [2] in device memory: ls_call.live of the operators that draw these
