@@ -1,13 +1,15 @@
 /* file.c - compiled programs in a folder, so that the second start of a program compiles nothing.
  *
  * A file is named after the program's text and what else it depends on (identity.c). It is written under another name
- * and renamed: processes that start together never see half of it. Whatever goes wrong here is no failure: the program
- * is compiled. */
+ * and renamed: processes that start together never see half of it. It begins with a hash of the rest: XLA would execute
+ * whatever a damaged file has in place of instructions. Whatever goes wrong here is no failure: the program is
+ * compiled. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "../home.h"
@@ -48,35 +50,59 @@ static bool find_path(const xla_device *d, const shlo *text, char *path)
                     (unsigned long long)hash_chips(d)) < MOST_PATH;
 }
 
+/* The program in an open file; free() it. NULL: it is damaged, or there is no memory for it. */
+static char *read_program(FILE *f, size_t *count)
+{
+    uint64_t wanted[2], hash[2];
+    struct stat about;
+    if (fstat(fileno(f), &about) != 0 || about.st_size <= (off_t)sizeof wanted) return NULL;
+    *count = (size_t)about.st_size - sizeof wanted;
+    char *bytes = malloc(*count);
+    bool whole = bytes && fread(wanted, sizeof wanted, 1, f) == 1 && fread(bytes, *count, 1, f) == 1;
+    if (whole) xla_hash(bytes, *count, hash);
+    if (whole && memcmp(hash, wanted, sizeof hash) == 0) return bytes;
+    free(bytes);
+    return NULL;
+}
+
 pjrt_loaded *xla_file_load(const xla_device *d, const shlo *text)
 {
     char path[MOST_PATH];
-    struct stat about;
+    size_t count;
     ls_message ignored;
     pjrt_loaded *loaded = NULL;
     FILE *f = find_path(d, text, path) ? fopen(path, "rb") : NULL;
     if (!f) return NULL;
-    char *bytes = fstat(fileno(f), &about) == 0 ? malloc((size_t)about.st_size + 1) : NULL;
-    size_t count = bytes ? fread(bytes, 1, (size_t)about.st_size, f) : 0;
-    bool complete = bytes && count == (size_t)about.st_size && count > 0;
-    if (complete && pjrt_restore(d->pjrt, bytes, count, &loaded, &ignored) != LS_OK) loaded = NULL;
+    char *bytes = read_program(f, &count);
+    if (bytes && pjrt_restore(d->pjrt, bytes, count, &loaded, &ignored) != LS_OK) loaded = NULL;
     free(bytes);
     fclose(f);
     return loaded;
 }
 
+/* Processes with the same number may run on several hosts that share the folder, hence the time. */
+static void write_temporary_name(const char *path, char *name, size_t size)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    snprintf(name, size, "%s.%d.%09ld", path, (int)getpid(), now.tv_nsec);
+}
+
 static ls_status write_file(const char *path, const void *bytes, size_t count, ls_message *why)
 {
     char temporary[MOST_PATH + 40];
-    snprintf(temporary, sizeof temporary, "%s.%d", path, (int)getpid());
+    uint64_t hash[2];
+    write_temporary_name(path, temporary, sizeof temporary);
+    xla_hash(bytes, count, hash);
     home_make_folders(path);
-    FILE *f = fopen(temporary, "wb");
-    bool done = f && fwrite(bytes, 1, count, f) == count;
+    FILE *f = fopen(temporary, "wbx");
+    bool done = f && fwrite(hash, sizeof hash, 1, f) == 1 && fwrite(bytes, count, 1, f) == 1;
     if (f) done = fclose(f) == 0 && done;
     if (done) done = rename(temporary, path) == 0;
     if (done) return LS_OK;
-    unlink(temporary);
-    return xla_refuse(why, LS_ERR_IO, "%.100s: %s", path, strerror(errno));
+    xla_refuse(why, LS_ERR_IO, "%.100s: %s", path, strerror(errno));
+    if (f) unlink(temporary);
+    return LS_ERR_IO;
 }
 
 ls_status xla_file_save(const xla_device *d, const shlo *text, const pjrt_loaded *loaded, ls_message *why)

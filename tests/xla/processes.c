@@ -124,6 +124,34 @@ static void a_file_that_was_cut_is_not_used(void)
     folder_remove(CACHE);
 }
 
+enum { BITS = 8 };
+static int bit; /* of these, spread over a file, the one to turn */
+
+static int turn_a_bit(const char *path, const struct stat *status, int kind, struct FTW *walk)
+{
+    (void)walk;
+    if (kind != FTW_F) return 0;
+    FILE *file = fopen(path, "r+b");
+    CHECK(file && fseek(file, status->st_size / BITS * bit, SEEK_SET) == 0);
+    int byte = fgetc(file);
+    CHECK(fseek(file, -1, SEEK_CUR) == 0 && fputc(byte ^ 1, file) == (byte ^ 1));
+    return fclose(file);
+}
+
+/* XLA notices some, and executes others. */
+static void a_file_that_was_damaged_is_not_used(void)
+{
+    folder_fresh(CACHE);
+    setenv("LOCKSTEP_XLA_CACHE", CACHE, 1);
+    CHECK(in_a_child(compiles));
+    for (bit = 0; bit < BITS; bit++) {
+        CHECK(nftw(CACHE, turn_a_bit, 16, FTW_PHYS) == 0);
+        CHECK(in_a_child(compiles));
+    }
+    CHECK(in_a_child(loads));
+    folder_remove(CACHE);
+}
+
 static void programs_lie_in_the_home_of_the_library(void)
 {
     folder_fresh(CACHE);
@@ -143,10 +171,25 @@ static int computes(void)
     return right ? 0 : 1;
 }
 
+/* The library is loaded before, in case that only root may read it. */
+static int computes_as_nobody(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .device = XLA_DEVICE);
+    if (geteuid() == 0 && seteuid(65534) != 0) return 1;
+    bool right = ls_item(ls_sum(ls_ones(run, LS_F32, 7))) == 7;
+    return ls_finish(run) == 0 && right ? 0 : 1;
+}
+
 /* A program that cannot be kept is no failure, but not a secret either. */
 static void a_folder_that_cannot_be_written_is_told_once(void)
 {
     char text[4000];
+    folder_fresh(CACHE);
+    CHECK(chmod(CACHE, 0555) == 0);
+    setenv("LOCKSTEP_XLA_CACHE", CACHE, 1);
+    CHECK(run_captured("LOCKSTEP_LOG=info", computes_as_nobody, text, sizeof text) == 0);
+    CHECK_MSG(strstr(text, ": Permission denied"), "%s", text);
+    folder_remove(CACHE);
     FILE *file = fopen(CACHE, "w");
     CHECK(file && fclose(file) == 0);
     setenv("LOCKSTEP_XLA_CACHE", CACHE "/below", 1);
@@ -202,6 +245,7 @@ int main(void)
     CHECK_RUN_FORK(the_second_start_compiles_nothing);
     CHECK_RUN_FORK(other_options_of_the_compiler_are_other_programs);
     CHECK_RUN_FORK(a_file_that_was_cut_is_not_used);
+    CHECK_RUN_FORK(a_file_that_was_damaged_is_not_used);
     CHECK_RUN_FORK(programs_lie_in_the_home_of_the_library);
     CHECK_RUN_FORK(a_folder_that_cannot_be_written_is_told_once);
     CHECK_RUN_FORK(memory_that_is_full_is_called_so);
