@@ -55,12 +55,13 @@ BACK(copy)
 
 /* ---- two inputs ---- */
 
-/* A result of this shape, laid out like the first input that has it. */
+/* A result of this shape, laid out like the first dense input that has it. */
 static ls_tensor *result_like(ls_tensor *a, ls_tensor *b, ls_shape shape, ls_dtype dtype)
 {
-    if (ls_shape_equal(ls_view_shape(&a->view), shape)) return ls_tensor_new_like(a, dtype);
-    if (ls_shape_equal(ls_view_shape(&b->view), shape)) return ls_tensor_new_like(b, dtype);
-    return op_new(a, dtype, shape);
+    bool from_a = ls_shape_equal(ls_view_shape(&a->view), shape),
+         from_b = ls_shape_equal(ls_view_shape(&b->view), shape);
+    if (!from_a && !from_b) return op_new(a, dtype, shape);
+    return ls_tensor_new_like_either(from_a ? a : b, from_b ? b : a, dtype);
 }
 
 typedef enum result_type { RESULT_PROMOTED, RESULT_FLOAT, RESULT_BOOL } result_type;
@@ -86,7 +87,7 @@ static ls_tensor *binary(ls_opcode op, ls_tensor *a, ls_tensor *b, result_type r
     ls_operand left, right;
     ls_tensor *y;
     if (op_same_shape(&in[0]->view, &in[1]->view)) {
-        y = ls_tensor_new_like(in[0], made);
+        y = ls_tensor_new_like_either(in[0], in[1], made);
     } else {
         ls_shape shape;
         if (!op_broadcast(ls_view_shape(&a->view), ls_view_shape(&b->view), &shape))

@@ -208,7 +208,7 @@ static ls_tensor *elementwise_loss(ls_opcode op, ls_tensor *x, ls_tensor *target
 static void back_elementwise(ls_node *node, ls_opcode op, ls_tensor *dy, ls_tensor **dx, bool symmetric)
 {
     ls_tensor *in[5] = {dy, node->saved[0], node->saved[1], node->saved[2], node->saved[3]};
-    ls_tensor *out = op_new(dy, in[1]->view.dtype, ls_view_shape(&in[1]->view));
+    ls_tensor *out = ls_tensor_new_like(in[1], in[1]->view.dtype);
     if (!op_submit(op, 5, in, 1, &out, &node->attrs)) return;
     if (ls_wants(node, 0)) dx[0] = out;
     if (ls_wants(node, 1) && symmetric) dx[1] = ls_neg(out);

@@ -209,9 +209,14 @@ ls_tensor *ls_tensor_over(ls_run *run, ls_storage *storage, void *address, ls_dt
 /* A device of the run by its name, opened if necessary; NULL (and an error) if there is none. */
 ls_device *ls_device_named(ls_run *run, const char *name);
 
-/* A tensor with fresh memory, row-major, or laid out like another of the same shape (dense, e.g. channels last). */
+/* A tensor with fresh memory, row-major, or laid out like another of the same shape (dense, e.g. channels last), or
+ * like the first of two that is dense: one that is expanded has no order of its own. */
 ls_tensor *ls_tensor_new(ls_run *run, ls_device *device, ls_dtype dtype, ls_shape shape);
-ls_tensor *ls_tensor_new_like(const ls_tensor *like, ls_dtype dtype);
+ls_tensor *ls_tensor_new_like_either(const ls_tensor *like, const ls_tensor *other, ls_dtype dtype);
+static inline ls_tensor *ls_tensor_new_like(const ls_tensor *like, ls_dtype dtype)
+{
+    return ls_tensor_new_like_either(like, like, dtype);
+}
 /* Another handle on the same memory without history: in the innermost scope, or owned by the caller (for the tape). */
 ls_tensor *ls_alias(ls_tensor *t);
 ls_tensor *ls_alias_owned(ls_tensor *t);

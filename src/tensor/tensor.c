@@ -87,10 +87,13 @@ ls_tensor *ls_tensor_new(ls_run *run, ls_device *device, ls_dtype dtype, ls_shap
     return t;
 }
 
-ls_tensor *ls_tensor_new_like(const ls_tensor *like, ls_dtype dtype)
+ls_tensor *ls_tensor_new_like_either(const ls_tensor *like, const ls_tensor *other, ls_dtype dtype)
 {
-    if (!ls_view_dense(&like->view))
-        return ls_tensor_new(like->run, like->storage->device, dtype, ls_view_shape(&like->view));
+    if (!ls_view_dense(&like->view)) {
+        if (like == other || !ls_view_dense(&other->view))
+            return ls_tensor_new(like->run, like->storage->device, dtype, ls_view_shape(&like->view));
+        like = other;
+    }
     ls_tensor *t = tensor_with_memory(like->run, like->storage->device, dtype, ls_view_numel(&like->view));
     if (t->life != LS_LIFE_LIVE) return t;
     t->view.ndim = like->view.ndim;

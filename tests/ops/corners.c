@@ -121,6 +121,32 @@ static void a_batch_without_samples_leaves_running_statistics(void)
     CHECK_TEXT(ls_error_message(run), "");
 }
 
+static bool has_channels_last(ls_tensor *x)
+{
+    return ls_channels_last(x) == x; /* else it is a copy */
+}
+
+/* A gradient in another order than the tensor it belongs to would be turned around by each operator on its way. */
+static void results_keep_the_order_of_the_input_that_has_one(void)
+{
+    ls_tensor *x = ls_channels_last(ls_randn(run, LS_F32, 2, 8, 5, 3)), *one = ls_ones(run, LS_F32, 1, 8, 1, 1);
+    ls_tensor *wide = ls_expand(one, 2, 8, 5, 3), *high = ls_gt(wide, x);
+    CHECK(has_channels_last(ls_mul(wide, x)) && has_channels_last(ls_sub(x, wide)) && has_channels_last(high));
+    CHECK(has_channels_last(ls_add(one, x)) && has_channels_last(ls_where(high, wide, x)));
+    CHECK_NEAR(ls_item(ls_max(ls_abs(ls_sub(ls_mul(wide, x), x)))), 0, 0);
+
+    x = ls_set_requires_grad(x, true);
+    ls_tensor *target = ls_randn(run, LS_F32, 2, 8, 5, 3);
+    ls_tensor *losses[] = {ls_sum(ls_mul(x, ls_channels_last(target))), ls_mse_loss(x, target, LS_REDUCE_MEAN),
+                           ls_l1_loss(x, target, LS_REDUCE_MEAN)};
+    for (int i = 0; i < 3; i++) {
+        ls_clear_grad(x);
+        ls_backward(run, losses[i]);
+        CHECK_MSG(has_channels_last(ls_grad(x)), "loss %d", i);
+    }
+    CHECK_TEXT(ls_error_message(run), "");
+}
+
 int main(int argc, char **argv)
 {
     const char *device = check_arguments(argc, argv);
@@ -132,6 +158,7 @@ int main(int argc, char **argv)
     CHECK_RUN(pictures_are_normalised_as_by_single_operators);
     CHECK_RUN(strides_past_the_image_are_one_window);
     CHECK_RUN(a_batch_without_samples_leaves_running_statistics);
+    CHECK_RUN(results_keep_the_order_of_the_input_that_has_one);
     ls_finish(run);
     return check_done();
 }
