@@ -139,12 +139,22 @@ shlo_value shlo_div(shlo *s, shlo_value a, shlo_value b)
     return shlo_binary(s, "divide", a, b);
 }
 
+/* Named in full: where both sides are constants and it is missing, XLA compares integers as if they had no sign. */
+static const char *comparison_type(shlo_type type)
+{
+    if (shlo_is_float(type)) return "FLOAT";
+    return type == SHLO_I8 || type == SHLO_I32 || type == SHLO_I64 ? "SIGNED" : "UNSIGNED";
+}
+
 shlo_value shlo_compare(shlo *s, const char *direction, shlo_value a, shlo_value b)
 {
     stretch_both(s, &a, &b);
     shlo_value in[] = {a, b}, out = {.type = SHLO_I1, .dims = a.dims};
     shlo_begin(s, "compare", in, 2, &out, 1);
-    shlo_print(s, " {comparison_direction = #stablehlo<comparison_direction %s>}", direction);
+    shlo_print(s,
+               " {comparison_direction = #stablehlo<comparison_direction %s>, "
+               "compare_type = #stablehlo<comparison_type %s>}",
+               direction, comparison_type(a.type));
     shlo_end(s, in, 2, &out, 1);
     return out;
 }

@@ -195,6 +195,21 @@ static void maxima_of_nan_are_nan(void)
     check_same("maxima", maxima);
 }
 
+static ls_tensor *negative_constants(ls_run *run)
+{
+    int64_t numbers[] = {-1, 300, -8, 14, 0, -7, 6};
+    ls_tensor *x = ls_from(run, LS_I64, LS_SHAPE(7), numbers);
+    ls_tensor *below = ls_reshape(ls_tril(ls_ones(run, LS_F32, 1, 1), -1), 1);
+    return ls_concat(0, ls_cast(ls_remainder_scalar(x, -7), LS_F32), below,
+                     ls_cast(ls_lt_scalar(ls_full(run, LS_I32, -7, 1), 0), LS_F32));
+}
+
+/* XLA evaluates what is known when a program is compiled, by rules of its own. */
+static void constants_have_their_sign(void)
+{
+    check_same("negative constants", negative_constants);
+}
+
 enum { RULES = 8 };
 static int rule; /* that check_same() is to compare */
 
@@ -292,6 +307,7 @@ int main(void)
     CHECK_RUN(whole_numbers_are_limited_at_one_end);
     CHECK_RUN(a_pixel_that_is_not_finite_stays_in_its_window);
     CHECK_RUN(maxima_of_nan_are_nan);
+    CHECK_RUN(constants_have_their_sign);
     CHECK_RUN(every_rule_steps_as_on_the_cpu);
     return check_done();
 }
