@@ -195,6 +195,19 @@ static void maxima_of_nan_are_nan(void)
     check_same("maxima", maxima);
 }
 
+static ls_tensor *gelu_far_from_0(ls_run *run)
+{
+    float numbers[] = {-INFINITY, -1e10f, -100, -9, -3, 3, 100, 1e10f, INFINITY, NAN};
+    ls_tensor *x = ls_set_requires_grad(ls_from(run, LS_F32, LS_SHAPE(10), numbers), true), *y = ls_gelu(x);
+    ls_backward(run, ls_sum(y));
+    return ls_concat(0, ls_detach(y), ls_grad(x));
+}
+
+static void gelu_far_from_0_is_that_of_the_cpu(void)
+{
+    check_same("gelu far from 0", gelu_far_from_0);
+}
+
 static ls_tensor *negative_constants(ls_run *run)
 {
     int64_t numbers[] = {-1, 300, -8, 14, 0, -7, 6};
@@ -307,6 +320,7 @@ int main(void)
     CHECK_RUN(whole_numbers_are_limited_at_one_end);
     CHECK_RUN(a_pixel_that_is_not_finite_stays_in_its_window);
     CHECK_RUN(maxima_of_nan_are_nan);
+    CHECK_RUN(gelu_far_from_0_is_that_of_the_cpu);
     CHECK_RUN(constants_have_their_sign);
     CHECK_RUN(every_rule_steps_as_on_the_cpu);
     return check_done();
