@@ -58,7 +58,8 @@ LS_API bool ls_write(ls_tensor *t, const void *from, size_t bytes);
 /* A printable form with shape, type and the elements (edges only when there are many) into a buffer; returns it. */
 LS_API char *ls_format(ls_tensor *t, char *buffer, size_t size);
 
-/* Copy elements of src (broadcast, converted) into dst's memory, in place. Not recorded for gradients. */
+/* Copy elements of src (broadcast, converted) into dst's memory, in place. Not recorded for gradients. Elements of dst
+ * that share memory (ls_expand) are refused, here and in ls_write. */
 LS_API void ls_assign(ls_tensor *dst, ls_tensor *src);
 /* The same elements on another device of the run ("cpu", ...). Not recorded for gradients. */
 LS_API ls_tensor *ls_to_device(ls_tensor *t, const char *device);

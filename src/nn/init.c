@@ -31,7 +31,7 @@ static void write_drawn(ls_tensor *t, const ls_tensor *drawn)
 static void fill_drawn(ls_tensor *t, ls_opcode op, double a, double b, const char *who)
 {
     ls_run *run = ls_run_of(t);
-    if (ls_failed(run) || !ls_check_live(run, t, who)) return;
+    if (ls_failed(run) || !ls_check_writable(run, t, who)) return;
     if (!ls_dtype_is_float(t->view.dtype)) {
         ls_fail(&run->errors, LS_ERR_DTYPE, "%s: %s is not a floating type", who, ls_dtype_name(t->view.dtype));
         return;

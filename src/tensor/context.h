@@ -159,6 +159,8 @@ void ls_run_changes_thread(ls_run *run);
 
 /* True if the handle can be used; else records why not (unless it is this run's poison, which has a cause already). */
 bool ls_check_live(ls_run *run, const ls_tensor *t, const char *who);
+/* The same for a handle whose elements are about to be written: each needs a place of its own. */
+bool ls_check_writable(ls_run *run, const ls_tensor *t, const char *who);
 
 /* "[2,3] f32" into a buffer, for messages; returns it. */
 enum { LS_TEXT = 160 };

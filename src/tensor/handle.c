@@ -394,6 +394,19 @@ bool ls_check_live(ls_run *run, const ls_tensor *t, const char *who)
     return false;
 }
 
+bool ls_check_writable(ls_run *run, const ls_tensor *t, const char *who)
+{
+    if (!ls_check_live(run, t, who)) return false;
+    bool repeats = false;
+    for (int d = 0; d < t->view.ndim; d++) repeats |= t->view.stride[d] == 0 && t->view.dim[d] > 1;
+    if (!repeats || ls_view_numel(&t->view) == 0) return true;
+    ls_fail(&run->errors, LS_ERR_VALUE,
+            "%s: elements of %s share memory, as ls_expand() makes them; write to the tensor that was expanded, or to "
+            "ls_clone() of this one",
+            who, ls_operand_text(&t->view, (char[LS_TEXT]){0}));
+    return false;
+}
+
 char *ls_shape_text(ls_shape shape, char text[LS_TEXT])
 {
     size_t used = (size_t)snprintf(text, LS_TEXT, "[");

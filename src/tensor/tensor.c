@@ -295,7 +295,7 @@ bool ls_read(ls_tensor *t, void *to, size_t bytes)
 bool ls_write(ls_tensor *t, const void *from, size_t bytes)
 {
     ls_run *run = ls_run_of(t);
-    if (ls_failed(run) || !ls_check_live(run, t, "ls_write") || !fits(t, bytes, "ls_write")) return false;
+    if (ls_failed(run) || !ls_check_writable(run, t, "ls_write") || !fits(t, bytes, "ls_write")) return false;
     if (!from && bytes) return ls_fail(&run->errors, LS_ERR_VALUE, "ls_write: the data is NULL"), false;
     ls_mark mark = ls_scope_begin(run);
     ls_message why = {{0}};
@@ -396,7 +396,7 @@ char *ls_format(ls_tensor *t, char *buffer, size_t size)
 void ls_assign(ls_tensor *dst, ls_tensor *src)
 {
     ls_run *run = ls_run_of(dst);
-    if (ls_failed(run) || !ls_check_live(run, dst, "ls_assign") || !ls_check_live(run, src, "ls_assign")) return;
+    if (ls_failed(run) || !ls_check_writable(run, dst, "ls_assign") || !ls_check_live(run, src, "ls_assign")) return;
     char a[LS_TEXT], b[LS_TEXT];
     if (dst->storage->device != src->storage->device) {
         ls_fail(&run->errors, LS_ERR_DEVICE, "ls_assign: from device %s to device %s; ls_to_device() moves a tensor",

@@ -8,6 +8,7 @@
 
 #include "base/parallel.h"
 #include "check.h"
+#include "expect.h"
 #include "tensor/context.h"
 
 static ls_run *run;
@@ -47,6 +48,21 @@ static void views_share_memory(void)
     CHECK(ls_item(ls_sum(wide)) == 40);
     CHECK(ls_item(ls_sum(ls_reshape(ls_transpose(x, 0, 1), 24))) == 48); /* cannot be a view: copied */
     CHECK(ls_dim(ls_squeeze(ls_unsqueeze(x, -1), -1), -1) == 6);
+}
+
+/* Which of several numbers would stay depends on the device. */
+static void elements_that_share_memory_are_not_written(void)
+{
+    float numbers[6] = {1, 2, 3, 4, 5, 6};
+    ls_tensor *x = ls_zeros(run, LS_F32, 1, 3), *wide = ls_expand(x, 2, 3);
+    ls_tensor *other = ls_from(run, LS_F32, LS_SHAPE(2, 3), numbers);
+    FAILS(ls_assign(wide, other), LS_ERR_VALUE, "ls_assign: elements of [2,3] f32 share memory");
+    FAILS(ls_write(wide, numbers, sizeof numbers), LS_ERR_VALUE, "ls_write: elements of ");
+    FAILS(ls_init_normal(wide, 0, 1), LS_ERR_VALUE, "ls_init_normal: elements of ");
+    CHECK(ls_item(ls_sum(ls_abs(x))) == 0);
+    ls_assign(ls_expand(x, 1, 3), ls_ones(run, LS_F32, 3)); /* repeats nothing */
+    ls_assign(ls_expand(ls_slice(x, 1, 0, 0, 1), 2, 0), ls_ones(run, LS_F32, 1));
+    CHECK(ls_item(ls_sum(x)) == 3 && !ls_error(run));
 }
 
 static void scopes_end_what_they_hold(void)
@@ -242,6 +258,7 @@ int main(int argc, char **argv)
     CHECK_RUN(numbers_go_in_and_out);
     CHECK_RUN(every_type_holds_its_numbers);
     CHECK_RUN(views_share_memory);
+    CHECK_RUN(elements_that_share_memory_are_not_written);
     CHECK_RUN(scopes_end_what_they_hold);
     CHECK_RUN(a_mark_ends_one_scope_once);
     CHECK_RUN(lists_and_scopes_hold_independently);
