@@ -226,7 +226,10 @@ static ls_tensor *add_member(ls_module *module, const char *name, ls_tensor *ten
 
 ls_tensor *ls_register_parameter(ls_module *module, const char *name, ls_tensor *tensor)
 {
-    return ls_set_requires_grad(add_member(module, name, tensor, false, "ls_register_parameter"), true);
+    static const char who[] = "ls_register_parameter";
+    if (module && (ls_failed(module->object.run) || !ls_check_writable(module->object.run, tensor, who)))
+        return &module->object.run->poison; /* optimisers write it */
+    return ls_set_requires_grad(add_member(module, name, tensor, false, who), true);
 }
 
 ls_tensor *ls_register_buffer(ls_module *module, const char *name, ls_tensor *tensor)

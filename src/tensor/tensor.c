@@ -188,11 +188,16 @@ bool ls_raw_add(ls_tensor *out, const ls_tensor *a, const ls_tensor *b)
     return ls_submit(out->run, out->storage->device, &call);
 }
 
-ls_tensor *ls_raw_contiguous(ls_tensor *t)
+/* A copy in memory of its own. */
+static ls_tensor *set_aside(ls_tensor *t)
 {
-    if (ls_view_contiguous(&t->view)) return t;
     ls_tensor *c = ls_tensor_new(t->run, t->storage->device, t->view.dtype, ls_view_shape(&t->view));
     return c->life == LS_LIFE_LIVE && ls_raw_copy(c, t) ? c : &t->run->poison;
+}
+
+ls_tensor *ls_raw_contiguous(ls_tensor *t)
+{
+    return ls_view_contiguous(&t->view) ? t : set_aside(t);
 }
 
 /* ---- public: making ---- */
@@ -393,6 +398,24 @@ char *ls_format(ls_tensor *t, char *buffer, size_t size)
     return buffer;
 }
 
+/* Bytes from the first to the last element. */
+static size_t bytes_spanned(const ls_operand *x)
+{
+    int64_t last = 0;
+    for (int d = 0; d < x->ndim; d++) last += (x->dim[d] - 1) * x->stride[d];
+    return (size_t)(last + 1) * ls_dtype_size(x->dtype);
+}
+
+/* Might a copy overwrite elements that it has still to read? Not if every element stays where it is. */
+static bool is_in_its_way(const ls_tensor *dst, const ls_tensor *src)
+{
+    const ls_operand *to = &dst->view, *from = &src->view;
+    if (dst->storage != src->storage || ls_view_numel(to) == 0 || ls_view_numel(from) == 0) return false;
+    if (to->data == from->data && to->dtype == from->dtype && ls_views_match(to, from)) return false;
+    const char *a = to->data, *b = from->data;
+    return a < b + bytes_spanned(from) && b < a + bytes_spanned(to);
+}
+
 void ls_assign(ls_tensor *dst, ls_tensor *src)
 {
     ls_run *run = ls_run_of(dst);
@@ -401,6 +424,12 @@ void ls_assign(ls_tensor *dst, ls_tensor *src)
     if (dst->storage->device != src->storage->device) {
         ls_fail(&run->errors, LS_ERR_DEVICE, "ls_assign: from device %s to device %s; ls_to_device() moves a tensor",
                 src->storage->device->name, dst->storage->device->name);
+        return;
+    }
+    if (is_in_its_way(dst, src)) {
+        ls_mark mark = ls_scope_begin(run);
+        ls_assign(dst, set_aside(src));
+        ls_scope_end(run, mark, NULL);
         return;
     }
     /* Broadcast src to dst's shape: missing leading dimensions and those of size 1 repeat. */

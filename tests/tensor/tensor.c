@@ -58,11 +58,27 @@ static void elements_that_share_memory_are_not_written(void)
     ls_tensor *other = ls_from(run, LS_F32, LS_SHAPE(2, 3), numbers);
     FAILS(ls_assign(wide, other), LS_ERR_VALUE, "ls_assign: elements of [2,3] f32 share memory");
     FAILS(ls_write(wide, numbers, sizeof numbers), LS_ERR_VALUE, "ls_write: elements of ");
+    FAILS(ls_register_parameter(ls_module_new(run, "wide", NULL, NULL), "w", wide), LS_ERR_VALUE,
+          "ls_register_parameter: elements of ");
     FAILS(ls_init_normal(wide, 0, 1), LS_ERR_VALUE, "ls_init_normal: elements of ");
     CHECK(ls_item(ls_sum(ls_abs(x))) == 0);
     ls_assign(ls_expand(x, 1, 3), ls_ones(run, LS_F32, 3)); /* repeats nothing */
     ls_assign(ls_expand(ls_slice(x, 1, 0, 0, 1), 2, 0), ls_ones(run, LS_F32, 1));
     CHECK(ls_item(ls_sum(x)) == 3 && !ls_error(run));
+}
+
+/* As if all were read before the first is written, in whatever order and by however many threads. */
+static void a_tensor_is_assigned_parts_of_itself(void)
+{
+    enum { N = 300 };
+    ls_tensor *numbers = ls_reshape(ls_arange(run, LS_F32, N * N, 0, 1), N, N), *x = ls_clone(numbers);
+    ls_assign(x, ls_transpose(x, 0, 1));
+    CHECK(ls_item(ls_all(ls_eq(x, ls_transpose(numbers, 0, 1)))) == 1);
+    ls_tensor *rows = ls_clone(numbers);
+    ls_assign(ls_slice(rows, 0, 1, N, 1), ls_slice(rows, 0, 0, N - 1, 1));
+    CHECK(ls_item(ls_all(ls_eq(ls_slice(rows, 0, 1, N, 1), ls_slice(numbers, 0, 0, N - 1, 1)))) == 1);
+    ls_assign(x, ls_select(x, 0, 7));
+    CHECK(ls_item(ls_all(ls_eq(x, ls_select(ls_transpose(numbers, 0, 1), 0, 7)))) == 1);
 }
 
 static void scopes_end_what_they_hold(void)
@@ -259,6 +275,7 @@ int main(int argc, char **argv)
     CHECK_RUN(every_type_holds_its_numbers);
     CHECK_RUN(views_share_memory);
     CHECK_RUN(elements_that_share_memory_are_not_written);
+    CHECK_RUN(a_tensor_is_assigned_parts_of_itself);
     CHECK_RUN(scopes_end_what_they_hold);
     CHECK_RUN(a_mark_ends_one_scope_once);
     CHECK_RUN(lists_and_scopes_hold_independently);
