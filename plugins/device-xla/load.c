@@ -31,8 +31,26 @@ static ls_status explain(const pjrt_table *table, pjrt_error *error, const char 
     return is_full ? LS_ERR_MEMORY : code.code == PJRT_UNIMPLEMENTED ? LS_ERR_UNSUPPORTED : LS_ERR_DEVICE;
 }
 
+/* XLA's threads stay behind when a process is forked: whoever waited for them would wait for ever. */
+static pid_t started_in;
+static bool was_forked;
+
+static void note_fork(void)
+{
+    was_forked = started_in != 0;
+}
+
+static ls_status refuse_fork(ls_message *why)
+{
+    return xla_refuse(why, LS_ERR_DEVICE,
+                      "device \"xla\": this process was forked after process %d had started XLA, which XLA does not "
+                      "support: fork before a device is opened, or start processes with ls_launch()",
+                      (int)started_in);
+}
+
 ls_status pjrt_call(const pjrt *p, pjrt_position function, void *args, size_t bytes, const char *what, ls_message *why)
 {
+    if (was_forked) return refuse_fork(why);
     if (!has(p->table, function))
         return xla_refuse(why, LS_ERR_UNSUPPORTED, "%s: the PJRT library lacks function %d", what, function);
     pjrt_error *error = pjrt_enter(p->table, function, args, bytes);
@@ -147,19 +165,16 @@ ls_status pjrt_start(const ls_peers *peers, const pjrt **started, ls_message *wh
 {
     static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
     static pjrt the;
-    static pid_t started_in;
     pthread_mutex_lock(&once);
-    ls_status status = LS_OK;
-    if (started_in && started_in != getpid())
-        status = xla_refuse(why, LS_ERR_DEVICE,
-                            "device \"xla\": this process was forked after process %d had started XLA, which XLA does "
-                            "not support: fork before a device is opened, or start processes with ls_launch()",
-                            (int)started_in);
+    ls_status status = was_forked ? refuse_fork(why) : LS_OK;
     if (!status && !the.table) status = load(&the, why);
     const char *topology = wanted_topology();
     if (!status && topology && !the.topology) status = pjrt_describe(&the, topology, why);
     if (!status && !topology && !the.client) status = make_client(&the, peers, why);
-    if (!status) started_in = getpid();
+    if (!status && !started_in) {
+        started_in = getpid();
+        pthread_atfork(NULL, NULL, note_fork);
+    }
     pthread_mutex_unlock(&once);
     *started = &the;
     return status;

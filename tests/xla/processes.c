@@ -234,8 +234,27 @@ static bool has_a_child_that_is_told(void)
     return ls_error(run) == LS_OK && in_a_child(is_told_that_it_was_forked);
 }
 
+/* With what its parent had; the rest of the program would wait for threads that it does not have. */
+static ls_tensor *of_the_parent;
+
+static bool cannot_compute(void)
+{
+    ls_run *run = ls_run_of(of_the_parent);
+    double sum = ls_item(ls_sum(ls_add(of_the_parent, of_the_parent)));
+    return isnan(sum) && strstr(ls_error_message(run), "had started XLA") != NULL && ls_finish(run) != 0;
+}
+
+static bool has_a_child_that_cannot_compute(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .device = XLA_DEVICE);
+    of_the_parent = ls_ones(run, LS_F32, 10);
+    bool right = ls_item(ls_sum(of_the_parent)) == 10 && in_a_child(cannot_compute);
+    return ls_item(ls_sum(ls_mul(of_the_parent, of_the_parent))) == 10 && ls_finish(run) == 0 && right;
+}
+
 static void a_child_of_a_process_that_trains_is_refused(void)
 {
+    CHECK(in_a_child(has_a_child_that_cannot_compute));
     CHECK(in_a_child(has_a_child_that_is_told));
 }
 
