@@ -22,6 +22,7 @@
 #include "base/parallel.h"
 #include "device/cpu/cpu.h"
 
+#include <math.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -35,6 +36,8 @@
 #define THIN_ROWS 24               /* rows multiplied with all thin panels of a strip in turn */
 #define WORTH_ANOTHER 0.03         /* share of work wasted that justifies a shape other than the first */
 #define LEAST_WORK (1 << 20)       /* multiplications worth waking a worker for */
+#define MOST_ROUNDS 3              /* tasks per worker that C is cut into, roughly, if tasks pack B themselves */
+#define PACKING 32.0               /* multiplications that take as long as packing an element, roughly */
 #define SPLIT_BLOCKS 64            /* blocks of C below which k is cut */
 #define SPLIT_DEPTH 2048           /* least part of k */
 
@@ -458,17 +461,23 @@ const ls_gemm_kernel *ls_gemm_choose(ls_dtype compute, int64_t m, int64_t n)
     return best;
 }
 
-/* How many rows and columns of tasks C is cut into, if each task packs its own part of B: at least `wanted` tasks that
- * pack as little as possible. */
-static void cut_squarely(int64_t m, int64_t n, int64_t wanted, int64_t *rows, int64_t *columns)
+/* How many rows and columns of tasks C is cut into, if each task packs its own part of B: at least `rows` rows, so that
+ * the workers are done soonest. They take one task after the other, and those without one in the last round wait. */
+static void cut_evenly(const ls_gemm_job *job, int64_t parts, int64_t workers, int64_t unit, int64_t *rows,
+                       int64_t *columns)
 {
-    int64_t best = INT64_MAX;
-    for (int64_t r = 1; r <= wanted; r++) {
-        int64_t c = ceil_div(wanted, r), to_pack = ceil_div(m, r) + ceil_div(n, c);
-        if (to_pack >= best) continue;
-        best = to_pack;
-        *rows = r;
-        *columns = c;
+    int64_t least = *rows, most = least - 1 + ceil_div(MOST_ROUNDS * workers, parts);
+    double soonest = INFINITY;
+    for (int64_t r = least; r <= most; r++) {
+        for (int64_t c = 1; r * c <= most; c++) {
+            int64_t height = ls_gemm_round_up(ceil_div(job->m, r), job->kernel->a.width);
+            int64_t width = ls_gemm_round_up(ceil_div(job->n, c), unit), rounds = ceil_div(parts * r * c, workers);
+            double end = (double)rounds * ((double)height * (double)width + PACKING * (double)(height + width));
+            if (end > soonest * (1 - WORTH_ANOTHER)) continue;
+            soonest = end;
+            *rows = r;
+            *columns = c;
+        }
     }
 }
 
@@ -518,8 +527,8 @@ static void plan_with_packing(gemm_plan *plan, int64_t workers, int64_t kc, int6
     int64_t mr = job->kernel->a.width, kr = job->kernel->kr, bytes = (int64_t)ls_dtype_size(job->kernel->panel);
     int64_t rows = 1, columns = 1, parts = job->batch * plan->splits;
     bool keeps_sums = kc < plan->task_depth;
-    if (parts < 2 * workers && workers > 1) cut_squarely(job->m, job->n, ceil_div(workers, parts), &rows, &columns);
-    if (keeps_sums) rows = larger(rows, ceil_div(job->m, 8 * ROWS));
+    if (keeps_sums) rows = ceil_div(job->m, 8 * ROWS);
+    if (workers > 1) cut_evenly(job, parts, workers, unit, &rows, &columns);
     plan->task_rows = ls_gemm_round_up(ceil_div(job->m, rows), mr);
     plan->task_columns = ls_gemm_round_up(ceil_div(job->n, columns), unit);
     plan->mc = even_part(plan->task_rows, ROWS, mr);
