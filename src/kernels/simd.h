@@ -20,6 +20,8 @@
  *   ls_vf_load_f16, ls_vf_store_f16, ls_vf_load_bf16, ls_vf_store_bf16   stores round to nearest even, NaN stays NaN
  *   ls_vi_load_u8             as many bytes as there are lanes, widened
  *   ls_vi_bits(m), ls_vi_from_bits(b)   a mask as one bit per lane, the first lane lowest, and back
+ *   ls_vf_keep_bits(b, x)     x where the lane's bit is set, else 0
+ *   ls_vu_least_bits(x, y)    bits of the lanes where x >= y; both with LS_SIMD_MASKS, where masks are bits
  *   ls_vi_load_bits4(p, m), ls_vi_store_bits4(p, m)   of four adjacent vectors; with LS_SIMD_BITS4
  *   ls_vi_store_bool4(p, a, b, c, d)  four masks as bytes, 1 where set
  *   ls_vf_load2_bf16, ls_vf_store2_bf16   of two adjacent vectors; with LS_SIMD_BF16_PAIRS, where that is cheaper
@@ -54,6 +56,13 @@
 
 /* Inlined even where the optimiser finds a polynomial too long: its constants must stay in registers. */
 #define LS_SIMD static inline __attribute__((always_inline, unused))
+
+/* Unroll the following loop, whose trip count is a small constant. */
+#if defined(__clang__)
+#define LS_UNROLL _Pragma("unroll")
+#else
+#define LS_UNROLL _Pragma("GCC unroll 8")
+#endif
 
 typedef float ls_vf __attribute__((vector_size(LS_SIMD_BYTES)));
 typedef int32_t ls_vi __attribute__((vector_size(LS_SIMD_BYTES)));
@@ -229,6 +238,18 @@ LS_SIMD void ls_vf_store2_bf16(uint16_t *p, const ls_vf v[2])
 {
     ls_vf_store_bf16(p, v[0]);
     ls_vf_store_bf16(p + LS_VF_LANES, v[1]);
+}
+#endif
+
+#ifndef LS_SIMD_MASKS
+LS_SIMD ls_vf ls_vf_keep_bits(uint32_t bits, ls_vf x)
+{
+    return ls_vf_keep(ls_vi_from_bits(bits), x);
+}
+
+LS_SIMD uint32_t ls_vu_least_bits(ls_vu x, uint32_t least)
+{
+    return ls_vi_bits((ls_vi)(x >= least));
 }
 #endif
 

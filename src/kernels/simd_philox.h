@@ -18,28 +18,32 @@ typedef struct ls_vphilox {
 
 #ifdef LS_SIMD_PHILOX_COUNTERS
 
+/* A round of all counters; keys are those of the next one then. */
+LS_SIMD void ls_philox_round_all(__m512i c[4][4], uint32_t key[2])
+{
+    LS_UNROLL for (int i = 0; i < 4; i++) ls_philox_round(c[i], key[0], key[1]);
+    key[0] += 0x9E3779B9u;
+    key[1] += 0xBB67AE85u;
+}
+
 LS_SIMD ls_vphilox ls_vu_philox(uint64_t seed, uint64_t counter)
 {
-    enum { VECTORS = LS_PHILOX_VECTORS / 4 };
+    enum { STEP = LS_SIMD_PHILOX_COUNTERS, VECTORS = LS_PHILOX_VECTORS / 4 };
     ls_vphilox drawn;
-    __m512i a[4], b[4], c[4], d[4];
-    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
-    ls_philox_begin(a, counter);
-    ls_philox_begin(b, counter + LS_SIMD_PHILOX_COUNTERS);
-    ls_philox_begin(c, counter + 2 * LS_SIMD_PHILOX_COUNTERS);
-    ls_philox_begin(d, counter + 3 * LS_SIMD_PHILOX_COUNTERS);
-    for (int round = 0; round < 10; round++) {
-        ls_philox_round(a, k0, k1);
-        ls_philox_round(b, k0, k1);
-        ls_philox_round(c, k0, k1);
-        ls_philox_round(d, k0, k1);
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
+    __m512i c[4][4];
+    uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+    if (__builtin_expect((uint32_t)counter <= UINT32_MAX - 4 * STEP, 1)) {
+        ls_philox_begin_2(c, counter, key);
+    } else {
+        LS_UNROLL for (int i = 0; i < 4; i++) ls_philox_begin(c[i], counter + (uint64_t)i * STEP);
+        ls_philox_round_all(c, key);
+        ls_philox_round_all(c, key);
     }
-    ls_philox_end(a, drawn.word);
-    ls_philox_end(b, drawn.word + VECTORS);
-    ls_philox_end(c, drawn.word + 2 * VECTORS);
-    ls_philox_end(d, drawn.word + 3 * VECTORS);
+    for (int round = 2; round < 10; round += 2) {
+        ls_philox_round_all(c, key);
+        ls_philox_round_all(c, key);
+    }
+    LS_UNROLL for (int i = 0; i < 4; i++) ls_philox_end(c[i], drawn.word + i * VECTORS);
     return drawn;
 }
 

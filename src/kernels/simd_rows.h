@@ -8,13 +8,6 @@
 #include "kernels/element.h"
 #include "kernels/simd.h"
 
-/* Unroll the following loop, whose trip count is a small constant. */
-#if defined(__clang__)
-#define LS_UNROLL _Pragma("unroll")
-#else
-#define LS_UNROLL _Pragma("GCC unroll 8")
-#endif
-
 /* Elements i .. i+lanes-1 of data; lanes beyond are 0. */
 LS_SIMD ls_vf ls_vf_get(ls_dtype type, const void *data, int64_t i, int64_t lanes)
 {

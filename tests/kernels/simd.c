@@ -223,6 +223,10 @@ static void masks_are_bits(void)
         uint8_t one[4 * LS_VF_LANES / 8], four[4 * LS_VF_LANES / 8];
         for (int i = 0; i < 4 * LS_VF_LANES; i++) mask[i / LS_VF_LANES][i % LS_VF_LANES] = words >> i % 32 & 1 ? -1 : 0;
         for (int v = 0; v < 4; v++) ls_vi_store_bits(one, v, mask[v]);
+        ls_vf some = ls_vf_keep_bits(words, ls_vf_set(NAN));
+        uint32_t least = ls_vu_least_bits((ls_vu)mask[0] | 5, UINT32_MAX);
+        for (int i = 0; i < LS_VF_LANES; i++)
+            CHECK((words >> i & 1 ? isnan(some[i]) : some[i] == 0) && (least >> i & 1) == (words >> i & 1));
         ls_vi_store_bits4(four, mask);
         ls_vi_load_bits4(four, back);
         for (int i = 0; i < 4 * LS_VF_LANES; i++) {
@@ -237,9 +241,9 @@ static void masks_are_bits(void)
 static void random_words_are_philox(void)
 {
     const uint64_t seeds[] = {0, 42, 0x0123456789abcdefu},
-                   counters[] = {0, 7, 0xfffffffau, 0x1fffffffeu, UINT64_MAX - 1};
+                   counters[] = {0, 7, 0xfffffffau, 0x1fffffffeu, 0x1200000007u, UINT64_MAX - 1};
     for (int s = 0; s < 3; s++)
-        for (int c = 0; c < 5; c++) {
+        for (int c = 0; c < 6; c++) {
             ls_vphilox r = ls_vu_philox(seeds[s], counters[c]);
             for (int i = 0; i < LS_PHILOX_VECTORS * LS_VF_LANES; i++) {
                 uint32_t want = ls_philox(seeds[s], counters[c] + (uint64_t)i / 4).lane[i % 4];

@@ -172,6 +172,18 @@ LS_SIMD ls_vi ls_vi_from_bits(uint32_t bits)
     return (ls_vi)_mm512_movm_epi32((__mmask16)bits);
 }
 
+#define LS_SIMD_MASKS
+
+LS_SIMD ls_vf ls_vf_keep_bits(uint32_t bits, ls_vf x)
+{
+    return (ls_vf)_mm512_maskz_mov_ps((__mmask16)bits, (__m512)x);
+}
+
+LS_SIMD uint32_t ls_vu_least_bits(ls_vu x, uint32_t least)
+{
+    return _mm512_cmpge_epu32_mask((__m512i)x, _mm512_set1_epi32((int)least));
+}
+
 LS_SIMD void ls_vi_store_bool4(uint8_t *p, ls_vi a, ls_vi b, ls_vi c, ls_vi d)
 {
     const ls_vi mask[4] = {a & 1, b & 1, c & 1, d & 1};
@@ -226,6 +238,29 @@ LS_SIMD void ls_philox_round(__m512i c[4], uint32_t k0, uint32_t k1)
     c[2] = _mm512_ternarylogic_epi32(high0, c[3], _mm512_set1_epi32((int)k1), XOR);
     c[1] = second;
     c[3] = first;
+}
+
+/* Four times eight counters with the same upper word after two rounds: of the four products of a counter one is zero
+ * and another the same for all. */
+LS_SIMD void ls_philox_begin_2(__m512i c[4][4], uint64_t counter, uint32_t key[2])
+{
+    const uint32_t next[2] = {key[0] + 0x9E3779B9u, key[1] + 0xBB67AE85u};
+    uint64_t shared = (uint64_t)((uint32_t)(counter >> 32) ^ key[0]) * 0xD2511F53;
+    __m512i at = _mm512_add_epi64(_mm512_set1_epi64((int64_t)counter), _mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0));
+    LS_UNROLL for (int i = 0; i < 4; i++, at = _mm512_add_epi64(at, _mm512_set1_epi64(8)))
+    {
+        __m512i first = _mm512_mul_epu32(at, _mm512_set1_epi64(0xD2511F53));
+        __m512i high0 = _mm512_shuffle_epi32(first, _MM_PERM_DDBB);
+        __m512i second =
+            _mm512_mul_epu32(_mm512_xor_si512(high0, _mm512_set1_epi32((int)key[1])), _mm512_set1_epi64(0xCD9E8D57));
+        __m512i high1 = _mm512_shuffle_epi32(second, _MM_PERM_DDBB);
+        c[i][0] = _mm512_xor_si512(high1, _mm512_set1_epi32((int)next[0]));
+        c[i][1] = second;
+        c[i][2] = _mm512_xor_si512(first, _mm512_set1_epi32((int)((uint32_t)(shared >> 32) ^ next[1])));
+        c[i][3] = _mm512_set1_epi32((int)(uint32_t)shared);
+    }
+    key[0] = next[0] + 0x9E3779B9u;
+    key[1] = next[1] + 0xBB67AE85u;
 }
 
 /* The words of eight counters in reading order. */
