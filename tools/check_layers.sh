@@ -45,10 +45,10 @@ awk "$(cat "$tools/layers.awk")"'
         if (!quoted && target ~ /^(arm_.*|.*mmintrin|x86intrin|.*intrin)\.h$/) {
             if (FILENAME !~ /^src\/kernels\/[a-z0-9_]+\//) complain("intrinsics belong in src/kernels/<isa>/")
         } else if (place[1] == "plugins") {
-            if (quoted ? leaves_home(target) : target ~ /^lockstep/ && target !~ /^lockstep\/((plugin|link|group|device)\.h|ops\.def)$/)
-                complain("a plug-in sees lockstep/plugin.h, group.h, link.h and device.h only")
+            if (quoted ? leaves_home(target) : target ~ /^lockstep/ && target !~ /^lockstep\/((plugin|link|group|device)\.h|(ops|tpus)\.def)$/)
+                complain("a plug-in sees lockstep/plugin.h, group.h, link.h and device.h, and tables of facts (.def), only")
         } else if (place[1] == "include") {
-            contract = "/((plugin|link|group)\\.h|ops\\.def)$"
+            contract = "/((plugin|link|group)\\.h|(ops|tpus)\\.def)$"
             if (quoted) complain("public headers include each other as <lockstep/name.h>")
             else if (target ~ contract && FILENAME !~ contract) complain("programs do not see the contracts of plug-ins")
             else if (target ~ /^lockstep\// && place[2] == "lockstep") {

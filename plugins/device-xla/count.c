@@ -28,25 +28,41 @@ static int count_listed(const char *list)
     return count;
 }
 
-static bool is_of_google(const char *path)
+/* The number in a file of a device's folder; false: it is not known. */
+static bool read_number(const char *folder, const char *name, char number[8])
 {
-    char vendor[8] = "";
+    char path[400];
+    snprintf(path, sizeof path, "%.380s/%s", folder, name);
     FILE *file = fopen(path, "r");
-    bool known = file && fscanf(file, "%7s", vendor) == 1;
+    bool known = file && fscanf(file, "%7s", number) == 1;
     if (file) fclose(file);
-    return !known || strcmp(vendor, GOOGLE) == 0;
+    return known;
 }
 
-/* The system gives GPUs and network cards of other vendors such files, too. What it does not know counts as a TPU. */
+static bool is_tpu(const char *folder)
+{
+    static const char *const tpus[] = {
+#define LS_TPU(number, kind) number,
+#include <lockstep/tpus.def>
+#undef LS_TPU
+    };
+    char vendor[8], device[8];
+    if (read_number(folder, "vendor", vendor) && strcmp(vendor, GOOGLE) != 0) return false;
+    if (!read_number(folder, "device", device)) return true;
+    for (size_t i = 0; i < sizeof tpus / sizeof *tpus; i++)
+        if (strcmp(device, tpus[i]) == 0) return true;
+    return false;
+}
+
+/* The system gives GPUs, network cards and disks such files, too. What it does not know counts as a TPU. */
 static bool may_be_tpu(const char *file)
 {
     char pattern[300];
     glob_t all;
-    snprintf(pattern, sizeof pattern, SYSTEM_ROOT "/sys/kernel/iommu_groups/%s/devices/*/vendor",
-             strrchr(file, '/') + 1);
+    snprintf(pattern, sizeof pattern, SYSTEM_ROOT "/sys/kernel/iommu_groups/%s/devices/*", strrchr(file, '/') + 1);
     if (glob(pattern, 0, NULL, &all) != 0) return true;
     bool found = false;
-    for (size_t i = 0; i < all.gl_pathc && !found; i++) found = is_of_google(all.gl_pathv[i]);
+    for (size_t i = 0; i < all.gl_pathc && !found; i++) found = is_tpu(all.gl_pathv[i]);
     globfree(&all);
     return found;
 }

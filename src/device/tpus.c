@@ -13,8 +13,11 @@
 
 static const struct {
     const char *number, *kind;
-} devices[] = {{"0x0027", "TPU v2 or v3"}, {"0x005e", "TPU v4"},  {"0x0062", "TPU v5p"},
-               {"0x0063", "TPU v5e"},      {"0x006f", "TPU v6e"}, {"0x0076", "TPU7x"}};
+} devices[] = {
+#define LS_TPU(number, kind) {number, kind},
+#include <lockstep/tpus.def>
+#undef LS_TPU
+};
 
 /* What a device's file of this name says: a number of 6 characters. */
 static void read_number(const char *folder, const char *device, const char *name, char number[8])
