@@ -186,6 +186,21 @@ static void a_tensor_times_itself(void)
     CHECK(ls_item(ls_max(ls_abs(ls_sub(ls_grad(w), want)))) < 1e-4);
 }
 
+/* A gradient in another order than the tensor it belongs to would be turned around on its way. */
+static void gradients_of_losses_have_the_order_of_their_input(void)
+{
+    ls_tensor *target = ls_channels_last(ls_randn(run, LS_F32, 2, 8, 5, 3));
+    for (int i = 0; i < 3; i++) {
+        ls_tensor *x = ls_set_requires_grad(ls_channels_last(ls_randn(run, LS_F32, 2, 8, 5, 3)), true);
+        ls_tensor *loss = i == 0   ? ls_sum(ls_mul(x, target))
+                          : i == 1 ? ls_mse_loss(x, target, LS_REDUCE_MEAN)
+                                   : ls_l1_loss(x, target, LS_REDUCE_MEAN);
+        forget_calls();
+        ls_backward(run, loss); /* its result becomes the gradient if the order of both is the same */
+        CHECK_MSG(calls[LS_OP_copy] == 0, "loss %d: %d copies", i, calls[LS_OP_copy]);
+    }
+}
+
 int main(int argc, char **argv)
 {
     check_filter = argc > 1 ? argv[1] : NULL;
@@ -198,6 +213,7 @@ int main(int argc, char **argv)
     CHECK_RUN(branches_meet_in_the_norm);
     CHECK_RUN(branches_meet_in_any_order_of_memory);
     CHECK_RUN(a_tensor_times_itself);
+    CHECK_RUN(gradients_of_losses_have_the_order_of_their_input);
     run->device->table = cpu;
     CHECK(ls_finish(run) == 0);
     return check_done();
