@@ -139,7 +139,8 @@ typedef struct layer {
     ls_module module;
     ls_module *query, *key, *value, *out, *norm1, *up, *down, *norm2;
     int64_t heads;
-    double dropout; /* in attention */
+    double dropout;     /* in attention */
+    bool keeps_between; /* on a device: see feed_forward() */
 } layer;
 
 /* Attention of x: [B,S,E], or packed words [T,E]. */
@@ -157,6 +158,17 @@ static ls_tensor *attend(const layer *l, ls_tensor *x, const ls_packing *packing
     return packing->rows ? ls_pack(mixed, packing) : mixed;
 }
 
+/* What lies between the two linear layers is the largest tensor of a layer, and can be made again in the backward pass.
+ * The host keeps it nowhere. Devices, whose passes take as long as the memory they move, pay for every layer that makes
+ * it again, so only one in three does: the first, never the last, whose turn comes while the others' is still kept. */
+enum { MAKES_AGAIN = 3 };
+
+static ls_tensor *feed_forward(const layer *l, ls_tensor *x)
+{
+    bool keeps = l->keeps_between && !ls_device_is_host(l->module.object.run->device);
+    return keeps ? ls_forward(l->down, ls_forward(l->up, x)) : ls_forward_feed_forward(l->up, l->down, x);
+}
+
 /* Inputs: x [B,S,E]; x and a bool mask; x and integer lengths; or packed x [T,E], lengths, rows and slots. */
 static ls_tensor *layer_forward(ls_module *self, ls_tensor *const *x, int64_t n, void *user)
 {
@@ -166,7 +178,7 @@ static ls_tensor *layer_forward(ls_module *self, ls_tensor *const *x, int64_t n,
     ls_packing packing = {.rows = n > 2 ? x[2] : NULL, .slots = n > 3 ? x[3] : NULL};
     ls_tensor *mixed = attend(l, x[0], &packing, &opts);
     ls_tensor *y = ls_forward(l->norm1, ls_forward(l->out, mixed), x[0]);
-    return ls_forward(l->norm2, ls_forward_feed_forward(l->up, l->down, y), y);
+    return ls_forward(l->norm2, feed_forward(l, y), y);
 }
 
 static ls_module *norm_new(ls_run *run, const ls_bert_config *c)
@@ -174,7 +186,7 @@ static ls_module *norm_new(ls_run *run, const ls_bert_config *c)
     return ls_layer_norm_new(run, c->hidden_size, .epsilon = c->layer_norm_eps, .dropout = c->hidden_dropout_prob);
 }
 
-static ls_module *layer_new(ls_run *run, const ls_bert_config *c, const part_names *names)
+static ls_module *layer_new(ls_run *run, const ls_bert_config *c, const part_names *names, int64_t number)
 {
     layer *l = ls_layer_new_n(run, "BertLayer", sizeof *l, layer_forward);
     if (!l) return NULL;
@@ -182,6 +194,7 @@ static ls_module *layer_new(ls_run *run, const ls_bert_config *c, const part_nam
     int64_t width = c->hidden_size, wide = c->intermediate_size;
     l->heads = c->num_attention_heads;
     l->dropout = c->attention_probs_dropout_prob;
+    l->keeps_between = number % MAKES_AGAIN != 0;
     ls_layer_says(l, "heads %lld dropout %g", (long long)l->heads, l->dropout);
     l->query = ls_module_add_at(m, names->query, ls_linear_blank(run, width, width));
     l->key = ls_module_add_at(m, names->key, ls_linear_blank(run, width, width));
@@ -308,7 +321,7 @@ ls_module *ls_bert_encoder_new(ls_run *run, const ls_bert_config *c, bool pooler
     e->embeddings = ls_module_add(m, "embeddings", embeddings_new(run, c));
     e->layers = ls_module_add_at(m, names->layers, ls_module_list_new_n(run, NULL, 0));
     for (int64_t i = 0; i < c->num_hidden_layers && !ls_failed(run); i++)
-        ls_module_append(e->layers, layer_new(run, c, names));
+        ls_module_append(e->layers, layer_new(run, c, names, i));
     if (pooler && c->kind != LS_DISTILBERT)
         e->pooler = ls_module_add_at(m, "pooler.dense",
                                      ls_linear_blank(run, c->hidden_size, c->hidden_size, .activation = LS_ACT_TANH));

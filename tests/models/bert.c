@@ -580,6 +580,45 @@ static void a_layer_is_nine_calls_and_ten_gradients(void)
     CHECK_MSG(total == 2 * 19, "%d calls of two layers", total);
 }
 
+/* ---- what a layer keeps ---- */
+
+enum { SENTENCES = 2, LONG = 32, WIDTH = 64, WIDE = 4 * WIDTH };
+
+/* Bytes kept for gradients in a model of so many layers; gradient: of the table of positions, which all layers take
+ * part in. */
+static size_t kept_bytes(const char *device, int64_t layers, float gradient[LONG * WIDTH])
+{
+    ls_run *run = ls_init(NULL, NULL, .seed = 4, .device = device);
+    ls_module *model = ls_bert_for_question_answering_new(run, NULL, .vocab_size = 50, .hidden_size = WIDTH,
+                                                          .num_hidden_layers = layers, .num_attention_heads = 2,
+                                                          .intermediate_size = WIDE, .max_position_embeddings = LONG);
+    ls_tensor *ids = ls_ones(run, LS_I64, SENTENCES, LONG), *lengths = ls_full(run, LS_I64, LONG, SENTENCES);
+    ls_tensor *starts = ls_zeros(run, LS_I64, SENTENCES);
+    size_t before = ls_memory(run).in_use;
+    ls_outputs out = ls_forward_all(model, ids, lengths);
+    size_t after = ls_memory(run).in_use;
+    ls_backward(run, ls_bert_span_loss(out.item[0], out.item[1], starts, starts));
+    ls_tensor *positions = ls_module_tensor(model, "bert.embeddings.position_embeddings.weight");
+    ls_read(ls_grad(positions), gradient, LONG * WIDTH * sizeof *gradient);
+    check_ok(run);
+    ls_finish(run);
+    return after - before;
+}
+
+/* What lies between the linear layers of layers 1 and 2, but not of 3. Gradients are the same bits. */
+static void devices_keep_the_widest_tensor_of_two_layers_in_three(void)
+{
+    static const char *const devices[] = {"cpu", ASYNC_DEVICE};
+    static float gradients[2][3][LONG * WIDTH];
+    for (int i = 0; i < 2; i++) {
+        size_t kept[3], between = SENTENCES * LONG * WIDE * sizeof(float);
+        for (int k = 0; k < 3; k++) kept[k] = kept_bytes(devices[i], 2 + k, gradients[i][k]);
+        size_t of_2 = kept[1] - kept[0], of_3 = kept[2] - kept[1];
+        CHECK_MSG(of_2 == of_3 + (i ? between : 0), "%s: layers keep %zu and %zu bytes", devices[i], of_2, of_3);
+    }
+    CHECK(memcmp(gradients[0], gradients[1], sizeof gradients[0]) == 0);
+}
+
 /* Of a layer that is computed again: dropout included. */
 static void layers_can_be_recomputed(void)
 {
@@ -645,6 +684,7 @@ int main(int argc, char **argv)
     CHECK_RUN(first_weights_are_those_of_transformers);
     CHECK_RUN(words_and_their_scores_share_weights);
     CHECK_RUN(a_layer_is_nine_calls_and_ten_gradients);
+    CHECK_RUN(devices_keep_the_widest_tensor_of_two_layers_in_three);
     CHECK_RUN(layers_can_be_recomputed);
     CHECK_RUN(a_model_that_fails_leaves_nothing);
     return check_done();
