@@ -10,26 +10,13 @@
 
 /* ---- Random bits ------------------------------------------------------------------------------------------------- */
 
-/* What all threads share: the keys of Philox's rounds, which part of its counters is this call's, and the bits of the
- * threshold, lowest first, as whole words. */
+/* What all threads share: which part of Philox's counters is this call's, and the bits of the threshold, lowest first,
+ * as whole words. */
 typedef struct drawing {
-    uint32_t key[20], part[2];
+    philox_keys keys;
+    uint64_t part;
     uint32_t threshold[16];
 } drawing;
-
-static __device__ __forceinline__ uint4 draw(const drawing &d, uint64_t counter)
-{
-    uint32_t c0 = (uint32_t)counter, c1 = (uint32_t)(counter >> 32), c2 = d.part[0], c3 = d.part[1];
-#pragma unroll
-    for (int round = 0; round < 10; round++) {
-        uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
-        uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ d.key[2 * round],
-                 n2 = (uint32_t)(p0 >> 32) ^ c3 ^ d.key[2 * round + 1];
-        c1 = (uint32_t)p1, c3 = (uint32_t)p0;
-        c0 = n0, c2 = n2;
-    }
-    return make_uint4(c0, c1, c2, c3);
-}
 
 /* 32 bits, each set with the probability of being dropped: 32 numbers of 16 bits are compared with the threshold at
  * once, bit by bit from the lowest. */
@@ -38,7 +25,7 @@ static __device__ __forceinline__ uint32_t draw_dropped(const drawing &d, uint64
     uint32_t below = 0;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        uint4 word = draw(d, number * 4 + i);
+        uint4 word = philox(d.keys, number * 4 + i, d.part);
         const uint32_t *t = d.threshold + 4 * i;
         below = (word.x & below) | (t[0] & (word.x | below));
         below = (word.y & below) | (t[1] & (word.y | below));
@@ -283,12 +270,8 @@ extern "C" bool cuda_attention_is_fast(const cuda_device *d, const attention *a,
 static drawing drawing_of(const dropping *drop)
 {
     drawing d = {};
-    for (uint32_t round = 0; round < 10; round++) {
-        d.key[2 * round] = (uint32_t)drop->seed + round * 0x9E3779B9u;
-        d.key[2 * round + 1] = (uint32_t)(drop->seed >> 32) + round * 0xBB67AE85u;
-    }
-    d.part[0] = (uint32_t)drop->offset; /* no other call has this offset, and no other operator this bit */
-    d.part[1] = (uint32_t)(drop->offset >> 32) | 1u << 31;
+    d.keys = drop->keys;
+    d.part = drop->offset | (uint64_t)1 << 63; /* no other call has this offset, and no other operator this bit */
     uint32_t threshold = (drop->below >> 16) + (drop->below >> 15 & 1);
     if (threshold > 0xffff) threshold = 0xffff;
     for (int i = 0; i < 16; i++) d.threshold[i] = threshold >> i & 1 ? ~0u : 0;

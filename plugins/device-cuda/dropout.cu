@@ -11,7 +11,8 @@ typedef struct dropout_args {
     const void *x;
     int32_t dtype;
     uint32_t threshold;
-    uint64_t seed, offset;
+    philox_keys keys;
+    uint64_t offset;
     double scale;
 } dropout_args;
 
@@ -24,14 +25,14 @@ static __global__ void __launch_bounds__(BLOCK) drop_dense(const __grid_constant
     {
         float x[8];
         load8(a.dtype, a.x, g * 8, x);
-        uint4 low = philox(a.seed, a.offset + (uint64_t)g * 2), high = philox(a.seed, a.offset + (uint64_t)g * 2 + 1);
+        uint4 low = philox(a.keys, a.offset + (uint64_t)g * 2), high = philox(a.keys, a.offset + (uint64_t)g * 2 + 1);
         uint32_t word[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
         for (int k = 0; k < 8; k++) x[k] = word[k] >> 8 >= a.threshold ? x[k] * scale : 0.0f;
         store8(a.dtype, a.out, g * 8, x);
     }
     int64_t last = groups * 8 + threadIdx.x;
     if (blockIdx.x == 0 && last < a.walk.count) {
-        uint4 block = philox(a.seed, a.offset + (uint64_t)last / 4);
+        uint4 block = philox(a.keys, a.offset + (uint64_t)last / 4);
         uint32_t word = last % 4 == 0 ? block.x : last % 4 == 1 ? block.y : last % 4 == 2 ? block.z : block.w;
         float x = load_as<float>(a.dtype, a.x, last);
         store_as<float>(a.dtype, a.out, last, word >> 8 >= a.threshold ? x * scale : 0.0f);
@@ -45,7 +46,7 @@ static __global__ void __launch_bounds__(BLOCK) drop_strided(const __grid_consta
     C scale = (C)a.scale;
     CUDA_EACH(block, (a.walk.count + 3) / 4)
     {
-        uint4 drawn = philox(a.seed, a.offset + (uint64_t)block);
+        uint4 drawn = philox(a.keys, a.offset + (uint64_t)block);
         uint32_t word[4] = {drawn.x, drawn.y, drawn.z, drawn.w};
 #pragma unroll
         for (int k = 0; k < 4; k++) {
@@ -68,7 +69,7 @@ ls_status cuda_dropout(cuda_device *d, cudaStream_t stream, const ls_call *call,
     dropout_args a = {};
     a.walk = cuda_walk_of(operand, 2, true);
     a.out = operand[0]->data, a.x = operand[1]->data, a.dtype = operand[0]->dtype;
-    a.seed = call->attrs.random.seed, a.offset = call->attrs.random.offset;
+    a.keys = philox_keys_of(call->attrs.random.seed), a.offset = call->attrs.random.offset;
     a.threshold = philox_threshold(call->attrs.random.a);
     a.scale = 1 / (1 - call->attrs.random.a);
     if (!cuda_is_float(operand[0]->dtype))

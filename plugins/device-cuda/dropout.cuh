@@ -5,14 +5,15 @@
 #include "philox.cuh"
 
 typedef struct dropping {
-    uint64_t seed, offset;
+    philox_keys keys;
+    uint64_t offset;
     uint32_t below; /* elements whose word is below are dropped; 0: no dropout */
     double scale;   /* of the others */
 } dropping;
 
 static inline dropping dropping_of(double p, uint64_t seed, uint64_t offset)
 {
-    dropping d = {seed, offset, 0, 1};
+    dropping d = {philox_keys_of(seed), offset, 0, 1};
     if (p <= 0) return d;
     double scaled = p * 16777216.0; /* 24 bits decide */
     uint32_t bound = p < 1 ? (uint32_t)scaled : 0;
@@ -24,7 +25,7 @@ static inline dropping dropping_of(double p, uint64_t seed, uint64_t offset)
 
 static __device__ __forceinline__ bool drops(const dropping &d, uint64_t element)
 {
-    uint4 words = philox(d.seed, d.offset + element / 4);
+    uint4 words = philox(d.keys, d.offset + element / 4);
     int lane = (int)(element % 4);
     return (lane == 0 ? words.x : lane == 1 ? words.y : lane == 2 ? words.z : words.w) < d.below;
 }
@@ -32,7 +33,7 @@ static __device__ __forceinline__ bool drops(const dropping &d, uint64_t element
 /* Of four elements from a multiple of four on: bit i is set when element i is dropped. */
 static __device__ __forceinline__ uint32_t drops_of_four(const dropping &d, uint64_t element)
 {
-    uint4 words = philox(d.seed, d.offset + element / 4);
+    uint4 words = philox(d.keys, d.offset + element / 4);
     return (uint32_t)(words.x < d.below) | (uint32_t)(words.y < d.below) << 1 | (uint32_t)(words.z < d.below) << 2 |
            (uint32_t)(words.w < d.below) << 3;
 }

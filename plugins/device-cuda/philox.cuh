@@ -4,20 +4,32 @@
 
 #include <stdint.h>
 
-/* The block at a counter: element i of a tensor drawn at `offset` uses lane i % 4 of the block at offset + i / 4. */
-static __device__ __forceinline__ uint4 philox(uint64_t seed, uint64_t counter)
+/* The keys of the ten rounds. The host adds them up, once in a call: kernels read them as constants. */
+typedef struct philox_keys {
+    uint32_t low[10], high[10];
+} philox_keys;
+
+static inline philox_keys philox_keys_of(uint64_t seed)
 {
-    uint32_t c0 = (uint32_t)counter, c1 = (uint32_t)(counter >> 32), c2 = 0, c3 = 0;
-    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+    philox_keys keys;
+    for (uint32_t round = 0; round < 10; round++) {
+        keys.low[round] = (uint32_t)seed + round * 0x9E3779B9u;
+        keys.high[round] = (uint32_t)(seed >> 32) + round * 0xBB67AE85u;
+    }
+    return keys;
+}
+
+/* The block at a counter: element i of a tensor drawn at `offset` uses lane i % 4 of the block at offset + i / 4.
+ * part: the upper half of the counter. */
+static __device__ __forceinline__ uint4 philox(const philox_keys &keys, uint64_t counter, uint64_t part = 0)
+{
+    uint32_t c0 = (uint32_t)counter, c1 = (uint32_t)(counter >> 32), c2 = (uint32_t)part, c3 = (uint32_t)(part >> 32);
 #pragma unroll
     for (int round = 0; round < 10; round++) {
-        uint32_t n0 = __umulhi(0xCD9E8D57u, c2) ^ c1 ^ k0, n2 = __umulhi(0xD2511F53u, c0) ^ c3 ^ k1;
-        c1 = 0xCD9E8D57u * c2;
-        c3 = 0xD2511F53u * c0;
-        c0 = n0;
-        c2 = n2;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
+        /* Wide products: one instruction where the halves would be two, of which the upper is slow. */
+        uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
+        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ keys.low[round], c2 = (uint32_t)(p0 >> 32) ^ c3 ^ keys.high[round];
+        c1 = (uint32_t)p1, c3 = (uint32_t)p0;
     }
     return make_uint4(c0, c1, c2, c3);
 }

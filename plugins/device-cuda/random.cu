@@ -63,7 +63,8 @@ typedef struct draw_args {
     void *out;
     int32_t dtype;
     int32_t is_normal;
-    uint64_t seed, offset;
+    philox_keys keys;
+    uint64_t offset;
     double shift, scale, limit; /* result = shift + scale * number, limit at most */
 } draw_args;
 
@@ -72,7 +73,7 @@ static __global__ void __launch_bounds__(BLOCK) draw_real(const __grid_constant_
 {
     CUDA_EACH(block, (a.walk.count + 3) / 4)
     {
-        uint4 word = philox(a.seed, a.offset + (uint64_t)block);
+        uint4 word = philox(a.keys, a.offset + (uint64_t)block);
         float number[4];
         if (a.is_normal) {
             normal_pair(word.x, word.y, &number[0], &number[1]);
@@ -101,7 +102,7 @@ static __global__ void __launch_bounds__(BLOCK) draw_bernoulli(const __grid_cons
 {
     CUDA_EACH(block, (a.walk.count + 3) / 4)
     {
-        uint4 drawn = philox(a.seed, a.offset + (uint64_t)block);
+        uint4 drawn = philox(a.keys, a.offset + (uint64_t)block);
         uint32_t word[4] = {drawn.x, drawn.y, drawn.z, drawn.w};
 #pragma unroll
         for (int k = 0; k < 4; k++) {
@@ -119,7 +120,7 @@ static draw_args draw_of(const ls_call *call)
     a.walk = cuda_walk_of(&call->out[0], 1, true);
     a.out = call->out[0]->data;
     a.dtype = call->out[0]->dtype;
-    a.seed = call->attrs.random.seed;
+    a.keys = philox_keys_of(call->attrs.random.seed);
     a.offset = call->attrs.random.offset;
     return a;
 }
