@@ -29,6 +29,14 @@ template <typename W> __device__ __forceinline__ void put_total(const column_sum
 #undef PUT
 }
 
+/* The blocks of add_chunks may be sent to the processors before this kernel has ended, and wait there. */
+static __device__ __forceinline__ void let_sums_begin(void)
+{
+#if __CUDA_ARCH__ >= 900
+    cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
 /* Blocks of 32 columns and 32 rows of threads; gridDim.y results. */
 template <typename W>
 static __global__ void __launch_bounds__(1024)
@@ -38,6 +46,9 @@ static __global__ void __launch_bounds__(1024)
     __shared__ W sums[32][33];
     int64_t column = (int64_t)blockIdx.x * 32 + threadIdx.x;
     W sum = 0;
+#if __CUDA_ARCH__ >= 900
+    cudaGridDependencySynchronize(); /* until everything before has ended, and its chunks are there */
+#endif
     if (c.to && column < n)
         for (int64_t i = threadIdx.y; i < chunks; i += 32) sum += ((const W *)c.part)[i * n + column];
     sums[threadIdx.y][threadIdx.x] = sum;
@@ -47,12 +58,22 @@ static __global__ void __launch_bounds__(1024)
     put_total(c, column, sum);
 }
 
-/* `second` may be empty. */
+/* Follows the kernel that writes the chunks, and, on Hopper, is sent to the processors while that one runs: it would
+ * take longer to send than to run. `second` may be empty. */
 template <typename W>
-static void launch_add_chunks(cudaStream_t stream, column_sums first, column_sums second, int64_t chunks, int64_t n)
+static void launch_add_chunks(const cuda_device *d, cudaStream_t stream, column_sums first, column_sums second,
+                              int64_t chunks, int64_t n)
 {
-    dim3 grid((unsigned)((n + 31) / 32), second.to ? 2 : 1);
-    add_chunks<W><<<grid, dim3(32, 32), 0, stream>>>(first, second, chunks, n);
+    cudaLaunchAttribute early = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t launch = {};
+    launch.gridDim = dim3((unsigned)((n + 31) / 32), second.to ? 2 : 1);
+    launch.blockDim = dim3(32, 32);
+    launch.stream = stream;
+    launch.attrs = &early;
+    launch.numAttrs = d->architecture >= 90;
+    cudaLaunchKernelEx(&launch, add_chunks<W>, first, second, chunks, n);
 }
 
 /* Into a vector, or into an operand of several dimensions without gaps. */

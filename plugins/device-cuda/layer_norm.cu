@@ -275,6 +275,7 @@ static __global__ void __launch_bounds__(32 * GRADE_WARPS, GRADE_BLOCKS) grade_w
     const int N = whole<T>::N, VECTORS = LANE_ELEMENTS / N;
     static_assert(!KEPT || N == 8, "the bits of a vector are a byte");
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    let_sums_begin();
     float dweight[VECTORS][N], dbias[VECTORS][N];
 #pragma unroll
     for (int k = 0; k < VECTORS; k++)
@@ -669,7 +670,7 @@ static ls_status grade_rows(cuda_device *d, cudaStream_t stream, backward b, con
     if (!warps && sums)
         grade_columns<T><<<dim3((unsigned)((b.n + 31) / 32), (unsigned)chunks), 32 * WARPS, 0, stream>>>(b);
     if (sums)
-        launch_add_chunks<W>(stream, sums_into(to->dweight, b.dweight_part, to->accumulate_dweight),
+        launch_add_chunks<W>(d, stream, sums_into(to->dweight, b.dweight_part, to->accumulate_dweight),
                              sums_into(to->dbias, b.dbias_part, to->accumulate_dbias), chunks, b.n);
     cuda_give(d, space);
     return CUDA_LAUNCHED(why);

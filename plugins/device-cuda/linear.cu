@@ -106,6 +106,7 @@ static __global__ void __launch_bounds__(ACROSS *DOWN, SLOPE_BLOCKS) slope_rows(
 {
     typedef typename wide<T>::type W;
     const int activation = ACT < 0 ? s.activation : ACT;
+    let_sums_begin();
     __shared__ W shared[DOWN][ACROSS * N + 1];
     int64_t column = ((int64_t)blockIdx.x * ACROSS + threadIdx.x) * N;
     int64_t begin = (int64_t)blockIdx.y * s.chunk, end = begin + s.chunk < s.rows ? begin + s.chunk : s.rows;
@@ -193,7 +194,8 @@ static ls_status run_slopes(cuda_device *d, cudaStream_t stream, slopes s, const
     s.part = space.address;
     if (vectors) launch_slopes<T, N>(stream, s, grid);
     else launch_slopes<T, 1>(stream, s, grid);
-    if (db) launch_add_chunks<W>(stream, sums_into(db, s.part, accumulate), sums_into(NULL, NULL, false), grid.y, s.n);
+    if (db)
+        launch_add_chunks<W>(d, stream, sums_into(db, s.part, accumulate), sums_into(NULL, NULL, false), grid.y, s.n);
     cuda_give(d, space);
     return CUDA_LAUNCHED(why);
 }
