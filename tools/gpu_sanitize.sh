@@ -5,12 +5,14 @@
 # synccheck (barriers); all four unless some are named. Needs what tools/gpu_check.sh has built, in BUILD. The table is
 # divided among PARTS processes (12), all of which run at once; LIMIT: seconds for each (150). Prints one line for each
 # tool, and the kernels with findings, which fail it as wrong results do; everything else is in OUT, else in BUILD.
+# ONLY: an extended regular expression of the processes' names: ONLY='gpu|optim' for training steps alone.
 set -eu
 cd "$(dirname "$0")/.."
 build=$(realpath "${BUILD:-build/gpu}")
 out=$(realpath "${OUT:-$build}")/sanitize
 parts=${PARTS:-12}
 limit=${LIMIT:-150}
+only=${ONLY:-.}
 cuda=$build/lib/lockstep/liblockstep-cuda.so
 PATH=$PATH:/usr/local/cuda/bin
 export CHECK_QUICK=1
@@ -20,6 +22,7 @@ mkdir -p "$out"
 # check TOOL NAME PROGRAM... - in the background
 check()
 {
+    echo "$2" | grep -qE "$only" || return 0
     tool=$1
     log=$out/$1.$2.txt
     shift 2
@@ -39,7 +42,13 @@ check_all()
         check "$1" "walk$part" "$build/tests/test_ops_walk" --device "$cuda" --part "$part/$parts"
     done
     check "$1" corners "$build/tests/test_ops_corners" --device "$cuda"
-    check "$1" steps "$build/tests/cuda/test_cuda_steps"
+    for network in bert_stays_on_the_gpu_in_f32 bert_stays_on_the_gpu_in_bf16 bert_stays_on_the_gpu_in_f16 \
+                   resnet18_stays_on_the_gpu_in_f32 resnet18_stays_on_the_gpu_in_bf16 \
+                   resnet50d_stays_on_the_gpu_in_bf16 resnet50d_stays_on_the_gpu_in_f16 \
+                   a_frozen_network_stays_on_the_gpu; do
+        check "$1" "$network" "$build/tests/cuda/test_cuda_steps" "$network"
+    done
+    check "$1" optim "$build/tests/test_golden_optim" --device "$cuda"
     check "$1" window "$build/tests/cuda/check_window"
     check "$1" batch_norm "$build/tests/cuda/check_batch_norm"
     wait

@@ -45,7 +45,7 @@ static void check_log(const char *what, int events_allowed)
     remove(CAUGHT);
 }
 
-/* ---- two networks ---- */
+/* ---- networks ---- */
 
 typedef struct network {
     ls_module *model;
@@ -68,13 +68,32 @@ static network bert(ls_run *run)
                      .optim = ls_adamw_new(run, model, .lr = 1e-4, .weight_decay = 0.01)};
 }
 
-static network resnet(ls_run *run)
+static network resnet(ls_run *run, const char *name)
 {
-    ls_module *model = ls_resnet_new(run, "resnet18", .classes = 10);
+    ls_module *model = ls_resnet_new(run, name, .classes = 10);
     return (network){.model = model,
                      .input = ls_channels_last(ls_randn(run, LS_F32, 8, 3, 64, 64)),
                      .labels = ls_arange(run, LS_I64, 8, 0, 1),
                      .optim = ls_sgd_new(run, model, .lr = 0.01, .momentum = 0.9)};
+}
+
+static network resnet18(ls_run *run)
+{
+    return resnet(run, "resnet18");
+}
+
+static network resnet50d(ls_run *run)
+{
+    return resnet(run, "resnet50d");
+}
+
+/* Of which only the classifier is trained. */
+static network frozen(ls_run *run)
+{
+    network n = resnet50d(run);
+    ls_freeze(n.model);
+    ls_unfreeze(ls_classifier(n.model));
+    return n;
 }
 
 static ls_tensor *step(ls_run *run, const network *n)
@@ -118,18 +137,44 @@ static void train(network (*make)(ls_run *run), const char *name, ls_dtype preci
     ls_finish(run);
 }
 
-static void bert_stays_on_the_gpu(void)
+static void bert_stays_on_the_gpu_in_f32(void)
 {
     train(bert, "bert", LS_F32);
+}
+
+static void bert_stays_on_the_gpu_in_bf16(void)
+{
     train(bert, "bert", LS_BF16);
+}
+
+static void bert_stays_on_the_gpu_in_f16(void)
+{
     train(bert, "bert", LS_F16);
 }
 
-static void resnet_stays_on_the_gpu(void)
+static void resnet18_stays_on_the_gpu_in_f32(void)
 {
-    train(resnet, "resnet18", LS_F32);
-    train(resnet, "resnet18", LS_BF16);
-    train(resnet, "resnet18", LS_F16);
+    train(resnet18, "resnet18", LS_F32);
+}
+
+static void resnet18_stays_on_the_gpu_in_bf16(void)
+{
+    train(resnet18, "resnet18", LS_BF16);
+}
+
+static void resnet50d_stays_on_the_gpu_in_bf16(void)
+{
+    train(resnet50d, "resnet50d", LS_BF16);
+}
+
+static void resnet50d_stays_on_the_gpu_in_f16(void)
+{
+    train(resnet50d, "resnet50d", LS_F16);
+}
+
+static void a_frozen_network_stays_on_the_gpu(void)
+{
+    train(frozen, "frozen resnet50d", LS_F16);
 }
 
 enum { M = 256, K = 8192, N = 512, USES = 70 };
@@ -177,8 +222,14 @@ int main(int argc, char **argv)
     if (argc > 1) check_filter = argv[1];
     setenv("LOCKSTEP_CUDA_WAITS", "1", 1);
     setenv("LOCKSTEP_LOG", "info", 1);
-    CHECK_RUN(bert_stays_on_the_gpu);
-    CHECK_RUN(resnet_stays_on_the_gpu);
+    CHECK_RUN(bert_stays_on_the_gpu_in_f32);
+    CHECK_RUN(bert_stays_on_the_gpu_in_bf16);
+    CHECK_RUN(bert_stays_on_the_gpu_in_f16);
+    CHECK_RUN(resnet18_stays_on_the_gpu_in_f32);
+    CHECK_RUN(resnet18_stays_on_the_gpu_in_bf16);
+    CHECK_RUN(resnet50d_stays_on_the_gpu_in_bf16);
+    CHECK_RUN(resnet50d_stays_on_the_gpu_in_f16);
+    CHECK_RUN(a_frozen_network_stays_on_the_gpu);
     CHECK_RUN(algorithms_found_by_one_program_are_used_by_the_next);
     CHECK_RUN(operators_that_run_on_the_host_are_counted);
     return check_done();
