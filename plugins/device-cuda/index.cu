@@ -17,9 +17,11 @@ __global__ void pick_elements(const T *x, index_source index, T *y, cuda_walk p,
     }
 }
 
+enum { AHEAD = 4 }; /* elements of a lane that are read before the first is written: one at a time is slow */
+
 /* Whole rows of `row` elements of 16 bytes, contiguous in x and y; the walk is over rows. A warp takes a row. */
-__global__ void pick_rows(const uint4 *x, index_source index, uint4 *y, cuda_walk p, int64_t row, int64_t limit,
-                          int64_t pick_step, cuda_fault_site fault)
+__global__ void pick_rows(const uint4 *__restrict__ x, index_source index, uint4 *__restrict__ y, cuda_walk p,
+                          int64_t row, int64_t limit, int64_t pick_step, cuda_fault_site fault)
 {
     int lane = threadIdx.x % 32;
     int64_t warps = (int64_t)gridDim.x * (blockDim.x / 32);
@@ -29,7 +31,15 @@ __global__ void pick_rows(const uint4 *x, index_source index, uint4 *y, cuda_wal
         int64_t picked = index_at(index, at[1]);
         bool good = fault_unless_index(fault, picked, limit);
         const uint4 *from = x + (good ? picked : 0) * pick_step;
-        for (int64_t j = lane; j < row; j += 32) y[at[0] + j] = good ? from[j] : make_uint4(0, 0, 0, 0);
+        for (int64_t j = lane; j < row; j += 32 * AHEAD) {
+            uint4 read[AHEAD];
+#pragma unroll
+            for (int k = 0; k < AHEAD; k++)
+                if (j + 32 * k < row) read[k] = good ? from[j + 32 * k] : make_uint4(0, 0, 0, 0);
+#pragma unroll
+            for (int k = 0; k < AHEAD; k++)
+                if (j + 32 * k < row) y[at[0] + j + 32 * k] = read[k];
+        }
     }
 }
 
