@@ -45,23 +45,27 @@ struct slice_adding {
     void *head, *tail; /* sums [chunks, columns] of rows that begin before, and that go on after, a chunk */
 };
 
-static __device__ double number_at(const void *x, ls_dtype dtype, int64_t at, double)
+enum { AHEAD = 8 }; /* numbers that are read before the first is added */
+
+/* v = numbers of up to AHEAD sorted slices from `first` on. */
+template <typename S, typename W>
+static __device__ __forceinline__ void read_slices(const slice_adding &a, int64_t first, int64_t count, int64_t at,
+                                                   W (&v)[AHEAD])
 {
-    switch (dtype) {
-    case LS_F64: return ((const double *)x)[at];
-    case LS_F16: return __half2float(((const f16 *)x)[at]);
-    case LS_BF16: return __bfloat162float(((const bf16 *)x)[at]);
-    default: return ((const float *)x)[at];
-    }
+#pragma unroll
+    for (int k = 0; k < AHEAD; k++)
+        if (k < count) v[k] = as<W>(((const S *)a.src)[a.slice[first + k] * a.src_step + at]);
 }
 
-static __device__ float number_at(const void *x, ls_dtype dtype, int64_t at, float)
+template <typename W>
+static __device__ __forceinline__ void read_ahead(const slice_adding &a, int64_t first, int64_t count, int64_t at,
+                                                  W (&v)[AHEAD])
 {
-    switch (dtype) {
-    case LS_F64: return (float)((const double *)x)[at];
-    case LS_F16: return __half2float(((const f16 *)x)[at]);
-    case LS_BF16: return __bfloat162float(((const bf16 *)x)[at]);
-    default: return ((const float *)x)[at];
+    switch (a.src_dtype) {
+    case LS_F64: read_slices<double>(a, first, count, at, v); break;
+    case LS_F16: read_slices<f16>(a, first, count, at, v); break;
+    case LS_BF16: read_slices<bf16>(a, first, count, at, v); break;
+    default: read_slices<float>(a, first, count, at, v); break;
     }
 }
 
@@ -80,18 +84,37 @@ template <typename Y, typename W> __global__ void add_chunks(slice_adding a)
     int64_t first = chunk * CHUNK, end = first + CHUNK < a.k ? first + CHUNK : a.k;
     bool goes_on = chunk > 0 && a.row[first - 1] == a.row[first];
     W sum = 0;
-    for (int64_t i = first; i < end; i++) {
-        uint64_t row = a.row[i];
-        if (row >= (uint64_t)a.limit) return; /* and so are all that follow */
-        sum += number_at(a.src, a.src_dtype, a.slice[i] * a.src_step + at[1], W());
-        bool more = i + 1 < a.k && a.row[i + 1] == row;
-        if (more && i + 1 < end) continue;
-        if (goes_on) ((W *)a.head)[chunk * a.columns.count + column] = sum;
-        else if (more) ((W *)a.tail)[chunk * a.columns.count + column] = sum;
-        else add_to<Y>(a, (int64_t)row, at[0], sum);
-        goes_on = false;
-        sum = 0;
+    for (int64_t from = first; from < end; from += AHEAD) {
+        W v[AHEAD];
+        read_ahead(a, from, end - from, at[1], v);
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++) {
+            int64_t i = from + k;
+            if (i >= end) break;
+            uint64_t row = a.row[i];
+            if (row >= (uint64_t)a.limit) return; /* and so are all that follow */
+            sum += v[k];
+            bool more = i + 1 < a.k && a.row[i + 1] == row;
+            if (more && i + 1 < end) continue;
+            if (goes_on) ((W *)a.head)[chunk * a.columns.count + column] = sum;
+            else if (more) ((W *)a.tail)[chunk * a.columns.count + column] = sum;
+            else add_to<Y>(a, (int64_t)row, at[0], sum);
+            goes_on = false;
+            sum = 0;
+        }
     }
+}
+
+/* The first chunk after `chunk` that does not begin with `row`. */
+static __device__ int64_t end_of_row(const slice_adding &a, int64_t chunk, uint64_t row)
+{
+    int64_t low = chunk + 1, high = a.chunks;
+    while (low < high) {
+        int64_t middle = (low + high) / 2;
+        if (a.row[middle * CHUNK] == row) low = middle + 1;
+        else high = middle;
+    }
+    return low;
 }
 
 /* Rows that begin in a chunk and go on in later ones. */
@@ -106,8 +129,9 @@ template <typename Y, typename W> __global__ void add_pieces(slice_adding a)
     if (!begins_here || row >= (uint64_t)a.limit) return;
     walk_to(a.columns, column, at);
     W sum = ((const W *)a.tail)[chunk * a.columns.count + column];
-    for (int64_t c = chunk + 1; c * CHUNK < a.k && a.row[c * CHUNK] == row; c++)
-        sum += ((const W *)a.head)[c * a.columns.count + column];
+    int64_t end = end_of_row(a, chunk, row);
+#pragma unroll 8
+    for (int64_t c = chunk + 1; c < end; c++) sum += ((const W *)a.head)[c * a.columns.count + column];
     add_to<Y>(a, (int64_t)row, at[0], sum);
 }
 
