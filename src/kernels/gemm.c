@@ -145,12 +145,13 @@ void ls_gemm_run_column(const ls_gemm_kernel *kernel, const ls_gemm_column *c)
         return;
     }
     int64_t bytes = (int64_t)ls_dtype_size(kernel->panel), mr = kernel->a.width, nr = kernel->b.width;
-    int64_t sums = kernel->panel == LS_F64 ? 8 : 4, to_step = (c->ldc ? mr * c->ldc : mr * nr) * sums;
+    int64_t sums = kernel->panel == LS_F64 ? 8 : 4;
+    int64_t to_step = (!c->ldc ? mr * nr : c->b_stride ? nr : mr * c->ldc) * sums;
     int64_t lines = (c->ahead_lines + c->count - 1) / c->count;
     const char *ahead = c->ahead;
     for (int64_t i = 0; i < c->count; i++) {
         for (int64_t line = 0; line < lines; line++, ahead += 64) __builtin_prefetch(ahead, 0, 2);
-        kernel->tile(c->k, (const char *)c->a + i * c->a_stride * bytes, c->b,
+        kernel->tile(c->k, (const char *)c->a + i * c->a_stride * bytes, (const char *)c->b + i * c->b_stride * bytes,
                      c->from ? (const char *)c->from + i * mr * nr * sums : NULL, (char *)c->to + i * to_step, c->ldc);
     }
 }

@@ -48,15 +48,16 @@ typedef struct ls_gemm_targets {
     bool stream; /* not read again soon: may bypass the caches. All addresses are then multiples of 64 bytes */
 } ls_gemm_targets;
 
-/* `count` tiles one below the other: panel i of A, a_stride elements after the one before, with one panel of B. */
+/* `count` tiles one below the other: panel i of A, a_stride elements after the one before, with one panel of B. Or,
+ * with b_stride, side by side: panel i of B, b_stride elements after the one before, with one panel of A. */
 typedef struct ls_gemm_column {
     int64_t count, k;
     const void *a, *b;
-    int64_t a_stride;
+    int64_t a_stride, b_stride;
     const void *from; /* partial tiles to continue from, one after the other; NULL: start from zero */
     void *to;         /* rows of the column, ldc elements apart; or with ldc == 0 partial tiles, one after the other */
     int64_t ldc;
-    /* For column_bf16: */
+    /* For column_bf16, of tiles one below the other: */
     const float *bias; /* of the columns, or NULL; only where the kernel has column_bias */
     bool stream;       /* not read again soon: may bypass the caches. `to` and rows are then multiples of 64 bytes */
     /* Memory that the next call reads, worth prefetching into L2 meanwhile, and its length in cache lines. */

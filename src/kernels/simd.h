@@ -27,6 +27,7 @@
  *   ls_vf_load2_bf16, ls_vf_store2_bf16   of two adjacent vectors; with LS_SIMD_BF16_PAIRS, where that is cheaper
  *   ls_vf_flush2_bf16         such a store that may turn subnormal numbers into 0, for factors of instructions that
  *                             ignore them; with LS_SIMD_BF16_FLUSH, where that is cheaper
+ *   ls_vf_flush_pairs_bf16    the same, but the first lanes of both, then the second ones, ...
  *   ls_vf_stream2_bf16        such a store past the caches; with LS_SIMD_BF16_STREAM. p is a multiple of LS_SIMD_BYTES;
  *                             ls_stream_end() before other threads may look
  *   ls_vf_split_bf16(x, v), ls_vf_join_bf16(v)   a vector of bf16 as two of f32, in an order of its own, and back
@@ -257,6 +258,12 @@ LS_SIMD uint32_t ls_vu_least_bits(ls_vu x, uint32_t least)
 LS_SIMD void ls_vf_flush2_bf16(uint16_t *p, const ls_vf v[2])
 {
     ls_vf_store2_bf16(p, v);
+}
+
+LS_SIMD void ls_vf_flush_pairs_bf16(uint16_t *p, ls_vf a, ls_vf b)
+{
+    ls_vu pairs = ls_vf_bf16_bits(a) | ls_vf_bf16_bits(b) << 16;
+    memcpy(p, &pairs, sizeof pairs);
 }
 #endif
 

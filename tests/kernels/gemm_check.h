@@ -173,6 +173,41 @@ static void check_column(const ls_gemm_kernel *kernel, const operand *a, const o
     free(half);
 }
 
+/* Tiles side by side, of one panel of A, are those of columns one panel wide; also sums that continue. */
+static void check_row_of_tiles(const ls_gemm_kernel *kernel, const operand *a, const operand *b)
+{
+    int64_t k = ls_gemm_round_up(a->k, kernel->kr), mr = kernel->a.width, nr = kernel->b.width;
+    int64_t panels = (b->rows + nr - 1) / nr, split = k / kernel->kr / 2 * kernel->kr, ld = panels * nr + 3;
+    size_t bytes = ls_dtype_size(kernel->panel), sum = kernel->panel == LS_F64 ? sizeof(double) : sizeof(float);
+    size_t sums = (size_t)(mr * panels * nr) * sum;
+    char *pa = aligned_alloc(64, ((size_t)(ls_gemm_round_up(a->rows, mr) * k) * bytes + 63) & ~(size_t)63);
+    char *pb = aligned_alloc(64, ((size_t)(panels * nr * k) * bytes + 63) & ~(size_t)63);
+    char *partial = aligned_alloc(64, (sums + 63) & ~(size_t)63), *want = calloc(1, sums);
+    char *got = calloc((size_t)(mr * ld), sum);
+    ls_gemm_pack(kernel, &kernel->a, pa, mr * k, &a->source, a->rows, a->k);
+    ls_gemm_pack(kernel, &kernel->b, pb, nr * k, &b->source, b->rows, b->k);
+    if (kernel->begin) kernel->begin();
+    for (int64_t i = 0; i < panels; i++)
+        kernel->tile(k, pa, pb + (size_t)(i * nr * k) * bytes, NULL, want + (size_t)(i * nr) * sum, panels * nr);
+    ls_gemm_column c = {.count = panels, .k = split, .a = pa, .b = pb, .b_stride = nr * k, .to = partial};
+    if (split) ls_gemm_run_column(kernel, &c);
+    c.k = k - split;
+    c.a = pa + (size_t)(split * mr) * bytes;
+    c.b = pb + (size_t)(split * nr) * bytes;
+    c.from = split ? partial : NULL;
+    c.to = got, c.ldc = ld;
+    ls_gemm_run_column(kernel, &c);
+    if (kernel->end) kernel->end();
+    for (int64_t i = 0; i < mr; i++)
+        CHECK(memcmp(got + (size_t)(i * ld) * sum, want + (size_t)(i * panels * nr) * sum,
+                     (size_t)(panels * nr) * sum) == 0);
+    free(pa);
+    free(pb);
+    free(partial);
+    free(want);
+    free(got);
+}
+
 static void check_kernel(const ls_gemm_kernel *kernel)
 {
     static const int64_t sizes[][3] = {{1, 1, 1},    {3, 5, 2},     {12, 8, 8},   {8, 12, 16},
@@ -185,6 +220,7 @@ static void check_kernel(const ls_gemm_kernel *kernel)
                 operand b = operand_new(sizes[s][1], sizes[s][2], source, turned & 2);
                 check_product(kernel, &a, &b);
                 if (kernel->column || kernel->column_bf16) check_column(kernel, &a, &b);
+                check_row_of_tiles(kernel, &a, &b);
                 operand_free(&a);
                 operand_free(&b);
             }

@@ -165,7 +165,7 @@ static void halves_convert_like_scalars(void)
 static void pairs_round_like_single_vectors(void)
 {
     _Alignas(LS_SIMD_BYTES) uint16_t stored[2 * LS_VF_LANES], streamed[2 * LS_VF_LANES], joined[2 * LS_VF_LANES],
-        flushed[2 * LS_VF_LANES];
+        flushed[2 * LS_VF_LANES], paired[2 * LS_VF_LANES];
     for (uint64_t bits = 0; bits < UINT32_MAX; bits += 39119 * LS_VF_LANES) {
         for (int subnormal = -1; subnormal < 2 * LS_VF_LANES; subnormal += LS_VF_LANES - 1) {
             ls_vf x[2];
@@ -176,6 +176,7 @@ static void pairs_round_like_single_vectors(void)
             ls_vf_stream2_bf16(streamed, x);
             ls_stream_end();
             ls_vf_flush2_bf16(flushed, x);
+            ls_vf_flush_pairs_bf16(paired, x[0], x[1]);
             ls_vf back[2];
             ls_vu pair = ls_vf_join_bf16(x);
             ls_vf_split_bf16(pair, back);
@@ -186,6 +187,8 @@ static void pairs_round_like_single_vectors(void)
                           stored[i], streamed[i], joined[i]);
                 bool tiny = fpclassify(x[i / LS_VF_LANES][i % LS_VF_LANES]) == FP_SUBNORMAL;
                 CHECK_MSG(flushed[i] == want || (tiny && !(flushed[i] & 0x7fff)), "%04x: %04x", want, flushed[i]);
+                uint16_t pair_of = paired[i % LS_VF_LANES * 2 + i / LS_VF_LANES];
+                CHECK_MSG(pair_of == want || (tiny && !(pair_of & 0x7fff)), "%04x: %04x", want, pair_of);
             }
         }
     }

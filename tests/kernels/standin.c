@@ -207,6 +207,7 @@ static void check_attentions(const ls_attention_kernel *kernel)
         check_attention(kernel, 101, 203, variant & 1, variant & 2);
         check_attention(kernel, 203, 101, variant & 1, variant & 2);
         check_attention(kernel, 33, 500, variant & 1, variant & 2);
+        check_attention(kernel, 450, 400, variant & 1, variant & 2);
     }
 }
 

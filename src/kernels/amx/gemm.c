@@ -137,11 +137,11 @@ static inline __attribute__((always_inline)) void fetch(fetching *f)
 }
 
 /* One tile of a column. `last` is the one before it, still in the registers. */
-static inline __attribute__((always_inline)) void
-column_tile(const ls_gemm_column *c, const uint32_t *a, const float *from, const leaving *last, fetching *f, bool round)
+static inline __attribute__((always_inline)) void column_tile(const ls_gemm_column *c, const uint32_t *a,
+                                                              const uint32_t *b, const float *from, const leaving *last,
+                                                              fetching *f, bool round)
 {
     enum { ROWS_PER_STEP = 4 };
-    const uint32_t *b = c->b;
     int row = round && last->sums ? 0 : TILE_SIDE;
     slices_load(a, b, TILE_UNITS);
     sums_change(last, from);
@@ -170,11 +170,12 @@ static inline __attribute__((always_inline)) void column_of_tiles(const ls_gemm_
         const float *next = from ? from + SUMS : partial ? (float *)c->to + (i + 1) * SUMS : NULL;
         f.sums = (const char *)next;
         f.sum_lines = next && i + 1 < c->count ? (SUMS / 16 + steps - 1) / steps : 0;
-        column_tile(c, (const uint32_t *)((const uint16_t *)c->a + i * c->a_stride), from, &last, &f, round);
+        column_tile(c, (const uint32_t *)((const uint16_t *)c->a + i * c->a_stride),
+                    (const uint32_t *)((const uint16_t *)c->b + i * c->b_stride), from, &last, &f, round);
         if (round) {
             last.sums = room[i % 2];
             last.rows = (uint16_t *)c->to + i * TILE_SIDE * c->ldc;
-        } else last.sums = (float *)c->to + i * (partial ? SUMS : TILE_SIDE * c->ldc);
+        } else last.sums = (float *)c->to + i * (partial ? SUMS : c->b_stride ? TILE_SIDE : TILE_SIDE * c->ldc);
     }
     sums_end(last.sums, last.down, last.right, last.stride);
     for (int row = 0; round && row < TILE_SIDE; row++) row_round(c, &last, row);

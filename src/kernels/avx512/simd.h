@@ -119,6 +119,14 @@ LS_SIMD void ls_vf_flush2_bf16(uint16_t *p, const ls_vf v[2])
     _mm512_storeu_si512(p, (__m512i)_mm512_cvtne2ps_pbh((__m512)v[1], (__m512)v[0]));
 }
 
+LS_SIMD void ls_vf_flush_pairs_bf16(uint16_t *p, ls_vf a, ls_vf b)
+{
+    const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
+                                           21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    __m512i both = (__m512i)_mm512_cvtne2ps_pbh((__m512)b, (__m512)a);
+    _mm512_storeu_si512(p, _mm512_permutexvar_epi16(order, both));
+}
+
 #define LS_SIMD_BF16_STREAM
 
 LS_SIMD void ls_vf_stream2_bf16(uint16_t *p, const ls_vf v[2])
