@@ -112,7 +112,8 @@ typedef struct ls_flags_read_opts {
 #define ls_flags_read_opts_defaults .about = NULL
 
 /* Read a table's flags. argv keeps the program's name and the arguments without a flag. False when the program should
- * end: after --help, or after a mistake, which is an error of the run (an unknown flag names the nearest known one). */
+ * end: after --help, or after a mistake, which is an error of the run (an unknown flag names the nearest known one).
+ * Without a command line (argc and argv NULL, as for ls_init) every variable keeps its value. */
 #define ls_flags_read(run, argc, argv, ...) LS_FLAGS_READ_(run, argc, argv, __VA_ARGS__, )
 #define LS_FLAGS_READ_(run, argc, argv, flags, ...)                                                                    \
     ls_flags_read_sized((run), (argc), (argv), (flags), (int64_t)(sizeof(flags) / sizeof(*(flags))),                   \

@@ -188,7 +188,8 @@ LS_API void ls_launch_config_place(char *path, size_t size);
 /* The file in force: that one, else accelerate's (*foreign is true); false if neither exists. */
 LS_API bool ls_launch_config_find(char *path, size_t size, bool *foreign);
 
-/* `why` gets the reason for a failure: unknown keys by name, settings that do not apply, a line that does not parse. */
+/* `why` (or NULL) gets the reason for a failure: unknown keys by name, settings that do not apply, a line that does not
+ * parse. */
 LS_API ls_status ls_launch_config_read(const char *path, ls_launch_config *config, char *why, size_t size);
 /* Replaces a file atomically; creates missing folders. */
 LS_API ls_status ls_launch_config_write(const char *path, const ls_launch_config *config, char *why, size_t size);

@@ -15,6 +15,8 @@ static bool controls_terminal(uint32_t code)
 
 char *ls_printable(char *to, size_t size, const char *text)
 {
+    if (!to) return NULL;
+    if (!text) text = "";
     size_t used = 0;
     for (size_t left = strlen(text), length; left && size; text += length, left -= length) {
         length = ls_utf8_length(text, left);

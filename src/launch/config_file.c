@@ -71,6 +71,7 @@ static const struct foreign {
 
 void ls_launch_config_default(ls_launch_config *config)
 {
+    if (!config) return;
     memset(config, 0, sizeof *config);
 #define SET_TEXT(key, fallback) snprintf(config->key, sizeof config->key, "%s", fallback);
 #define SET_OTHER(key, fallback) config->key = fallback;
@@ -92,15 +93,18 @@ static void in_cache(char *path, size_t size, const char *rest)
 void ls_launch_config_place(char *path, size_t size)
 {
     const char *home = ls_config_text(LS_SETTING_HOME);
+    if (!path) return;
     if (*home) snprintf(path, size, "%s/" FILE_NAME, home);
     else in_cache(path, size, "lockstep/" FILE_NAME);
 }
 
 bool ls_launch_config_find(char *path, size_t size, bool *foreign)
 {
+    bool ignored;
+    if (!foreign) foreign = &ignored;
     *foreign = false;
     ls_launch_config_place(path, size);
-    if (access(path, F_OK) == 0) return true;
+    if (!path || access(path, F_OK) == 0) return path;
     *foreign = true;
     const char *home = ls_environment_get((const char *const *)environ, "HF_HOME");
     if (home && *home) snprintf(path, size, "%s/accelerate/" FILE_NAME, home);
@@ -112,6 +116,7 @@ bool ls_launch_config_find(char *path, size_t size, bool *foreign)
 
 LS_PRINTF(4, 5) static ls_status fail(ls_status status, char *why, size_t size, const char *format, ...)
 {
+    if (!why) return status;
     va_list args;
     va_start(args, format);
     vsnprintf(why, size, format, args);
@@ -280,6 +285,8 @@ static ls_status check(ls_launch_config *config, char *why, size_t size)
 ls_status ls_launch_config_read(const char *path, ls_launch_config *config, char *why, size_t size)
 {
     enum { MOST = 1 << 20 };
+    if (!path || !config)
+        return fail(LS_ERR_VALUE, why, size, "ls_launch_config_read: the %s is NULL", path ? "configuration" : "path");
     ls_launch_config_default(config);
     FILE *file = fopen(path, "r");
     char *text = file ? ls_sys_alloc(MOST) : NULL;
@@ -425,6 +432,8 @@ static bool put_rows(FILE *to, const ls_launch_config *config, bool json)
 
 ls_status ls_launch_config_write(const char *path, const ls_launch_config *config, char *why, size_t size)
 {
+    if (!path || !config)
+        return fail(LS_ERR_VALUE, why, size, "ls_launch_config_write: the %s is NULL", path ? "configuration" : "path");
     char temporary[PATH_MAX];
     size_t length = strlen(path);
     bool json = length > 5 && strcmp(path + length - 5, ".json") == 0, good;

@@ -275,11 +275,12 @@ void ls_chunk(ls_tensor *x, int dim, ls_tensor **out, int64_t count)
 {
     ls_run *run = op_begin(LS_OP_split, 1, 1, &x);
     int d = run ? op_dim(dim, x->view.ndim) : -1;
-    if (run && (d < 0 || count < 1 || x->view.dim[d] % count != 0))
+    if (run && !out) op_error(run, LS_OP_split, LS_ERR_VALUE, "the array of %lld parts is NULL", (long long)count);
+    else if (run && (d < 0 || count < 1 || x->view.dim[d] % count != 0))
         op_error(run, LS_OP_split, LS_ERR_SHAPE, "dimension %d of %s does not split into %lld equal parts", dim,
                  OP_TEXT(x), (long long)count);
     if (!run || ls_failed(run)) {
-        for (int64_t i = 0; i < count; i++) out[i] = op_poison(x);
+        for (int64_t i = 0; out && i < count; i++) out[i] = op_poison(x);
         return;
     }
     int64_t size = x->view.dim[d] / count;

@@ -240,6 +240,7 @@ static void kernels(const writer *w)
 
 void ls_env_print(FILE *to, bool json, const char *config_file)
 {
+    if (!to) return;
     ls_json_writer text = {.indent = 2};
     writer w = {.to = to, .json = json ? &text : NULL};
     if (!json) fprintf(to, "lockstep %s\n", ls_version());

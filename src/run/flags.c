@@ -302,6 +302,18 @@ static bool wants_help(int argc, char **argv)
     return false;
 }
 
+/* Has every row of the table a name and a variable? */
+static bool table_is_whole(ls_run *run, const ls_flag *flags, int64_t count)
+{
+    if (!flags && count > 0)
+        ls_fail(&run->errors, LS_ERR_VALUE, "ls_flags_read: the array of %lld flags is NULL", (long long)count);
+    for (int64_t i = 0; !ls_failed(run) && i < count; i++)
+        if (!flags[i].name || !flags[i].to)
+            ls_fail(&run->errors, LS_ERR_VALUE, "ls_flags_read: the %s of flag %lld is NULL",
+                    flags[i].name ? "variable" : "name", (long long)i);
+    return !ls_failed(run);
+}
+
 /* ls_init() has read the run's own flags, so a program's variable for one of those would never change. */
 static bool names_are_free(ls_run *run, const ls_flag *flags, int count)
 {
@@ -322,7 +334,8 @@ bool ls_flags_read_sized(ls_run *run, int *argc, char ***argv, const ls_flag *fl
 {
     if (ls_failed(run)) return false;
     ls_flags_read_opts o = LS_OPTS_READ(ls_flags_read_opts, given, opts_size);
-    if (!names_are_free(run, flags, (int)count)) return false;
+    if (!table_is_whole(run, flags, count) || !names_are_free(run, flags, (int)count)) return false;
+    if (!argc || !argv || !*argv) return true; /* no command line: every variable keeps its default */
     if (wants_help(*argc, *argv)) {
         if (ls_is_main(run)) print_help(run, (*argv)[0], flags, (int)count, &o);
         return false;

@@ -174,6 +174,37 @@ static void no_record_or_text_does_nothing(void)
     DOES(ls_tokenizer_free(NULL));
 }
 
+static void no_sample_does_nothing(void)
+{
+    ls_sample *none = NULL;
+    NOTHING(ls_sample_field(none, 0));
+    NOTHING(ls_sample_shape(none, 0).ndim);
+    NOTHING(ls_sample_resize(none, 0, LS_SHAPE(2)));
+    NOTHING(ls_sample_image(none, 0, "a", 1));
+    NOTHING(ls_sample_pixels(none, 0, (const uint8_t *)"a"));
+    NOTHING(ls_sample_scratch(none, 8));
+    NOTHING(ls_sample_random(none));
+    NOTHING(ls_sample_fail(none, LS_ERR_VALUE, "a"));
+}
+
+static void no_file_or_text_does_nothing(void)
+{
+    char why[200] = "", text[8] = "abc";
+    ls_launch_config config;
+    ls_env_print(NULL, false, NULL);
+    CHECK(!ls_printable(NULL, 8, "a"));
+    CHECK(strcmp(ls_printable(text, sizeof text, NULL), "") == 0);
+    ls_launch_config_default(NULL);
+    ls_launch_config_place(NULL, 8);
+    CHECK(!ls_launch_config_find(NULL, 8, NULL));
+    CHECK(ls_launch_config_read(NULL, &config, why, sizeof why) == LS_ERR_VALUE && strstr(why, "the path is NULL"));
+    CHECK(ls_launch_config_read("a.yaml", NULL, why, sizeof why) == LS_ERR_VALUE &&
+          strstr(why, "the configuration is NULL"));
+    CHECK(ls_launch_config_write("a.yaml", NULL, why, sizeof why) == LS_ERR_VALUE &&
+          strstr(why, "ls_launch_config_write: the configuration is NULL"));
+    CHECK(ls_launch_config_read("no_such.yaml", &config, NULL, 0) == LS_ERR_IO);
+}
+
 #define REFUSED(call, words)                                                                                           \
     do {                                                                                                               \
         CHECK(!(call));                                                                                                \
@@ -198,6 +229,8 @@ static void arrays_that_are_not_there_are_refused(void)
     REFUSED(ls_is_valid(ls_forward_n(linear, NULL, 1)), "the array of 1 inputs is NULL");
     REFUSED(ls_forward_all_n(NULL, NULL, 1).count, "the module is NULL");
     REFUSED(ls_gather_object(run, NULL, 5).count, "the data is NULL");
+    REFUSED((ls_chunk(x, 0, NULL, 2), !ls_error(run)), "the array of 2 parts is NULL");
+    REFUSED(ls_flags_read_sized(run, NULL, NULL, NULL, 2, NULL, 0), "ls_flags_read: the array of 2 flags is NULL");
     CHECK(ls_shape_numel(ls_shape_n(NULL, 3)) == -1 && ls_shape_numel(ls_shape_n(NULL, 0)) == 1);
     CHECK(!ls_shape_equal(ls_shape_n(NULL, 3), ls_shape_n(NULL, 3)));
     CHECK(!ls_is_valid(ls_empty_shape(run, LS_F32, ls_shape_n(NULL, 3))));
@@ -233,6 +266,34 @@ static void places_that_are_not_there_are_refused(void)
     REFUSED(ls_find_batch_size(run, 0, NULL, NULL), "ls_find_batch_size: the function is NULL");
 }
 
+static bool give_no_picture(int64_t index, ls_sample *sample, void *user)
+{
+    (void)user;
+    return index ? ls_sample_pixels(sample, 0, NULL) : ls_sample_image(sample, 0, NULL, 5);
+}
+
+static void a_picture_that_is_not_there_is_refused(void)
+{
+    static const char *const words[] = {"the file of \"image\" is NULL", "the pixels of \"image\" are NULL"};
+    ls_dataset *set = ls_dataset_new(run, .count = 2, .get = give_no_picture,
+                                     .fields = {{"image", .shape = {3, 2, 2}, .image = true}});
+    for (int i = 0; i < 2; i++) {
+        ls_loader *one = ls_loader_new(run, ls_subset_new(set, (int64_t[]){i}, 1));
+        ls_batch b;
+        CHECK(!ls_next(one, &b));
+        CHECK_MSG(strstr(ls_error_message(run), words[i]), "%s", ls_error_message(run));
+        ls_clear_error(run);
+    }
+}
+
+static void flags_without_a_command_line_keep_their_values(void)
+{
+    int steps = 7;
+    ls_flag flags[] = {LS_FLAG("steps", &steps, "how many")}, holes[] = {LS_FLAG("steps", &steps, "how many"), {0}};
+    CHECK(ls_flags_read(run, NULL, NULL, flags) && steps == 7);
+    REFUSED(ls_flags_read(run, NULL, NULL, holes), "ls_flags_read: the name of flag 1 is NULL");
+}
+
 static void a_program_without_checks_ends_with_the_first_cause(void)
 {
     ls_module *net = ls_resnet_new(run, "resnet51");
@@ -262,9 +323,13 @@ int main(int argc, char **argv)
     CHECK_RUN(no_data_does_nothing);
     CHECK_RUN(no_list_or_communicator_does_nothing);
     CHECK_RUN(no_record_or_text_does_nothing);
+    CHECK_RUN(no_sample_does_nothing);
+    CHECK_RUN(no_file_or_text_does_nothing);
     CHECK_RUN(arrays_that_are_not_there_are_refused);
     CHECK_RUN(a_number_below_zero_counts_nothing);
     CHECK_RUN(places_that_are_not_there_are_refused);
+    CHECK_RUN(a_picture_that_is_not_there_is_refused);
+    CHECK_RUN(flags_without_a_command_line_keep_their_values);
     CHECK_RUN(a_program_without_checks_ends_with_the_first_cause);
     ls_finish(run);
     return check_done();

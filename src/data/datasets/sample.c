@@ -55,6 +55,7 @@ void ls_sample_clear(ls_sample *sample)
 
 static const ls_field *field_of(ls_sample *sample, int field, const char *who)
 {
+    if (!sample) return NULL;
     if (field >= 0 && field < sample->reading->field_count) return &sample->reading->fields[field];
     ls_sample_fail(sample, LS_ERR_VALUE, "%s: field %d of %d", who, field, sample->reading->field_count);
     return NULL;
@@ -107,7 +108,7 @@ void *ls_sample_field(ls_sample *sample, int field)
 
 ls_shape ls_sample_shape(const ls_sample *sample, int field)
 {
-    if (field < 0 || field >= sample->reading->field_count) return LS_SCALAR;
+    if (!sample || field < 0 || field >= sample->reading->field_count) return LS_SCALAR;
     bool varies = !sample->fixed[field] && sample->cells[field]->shape.ndim >= 0;
     return varies ? sample->cells[field]->shape : ls_field_shape(&sample->reading->fields[field]);
 }
@@ -131,6 +132,7 @@ void *ls_sample_resize(ls_sample *sample, int field, ls_shape shape)
 
 void *ls_sample_scratch(ls_sample *sample, size_t bytes)
 {
+    if (!sample) return NULL;
     if (bytes > sample->scratch_bytes || !sample->scratch) {
         size_t room = bytes + bytes / 2 + 4096;
         ls_sample_clear(sample); /* no need to keep the contents */
@@ -168,6 +170,7 @@ bool ls_sample_image(ls_sample *sample, int field, const void *bytes, size_t siz
 {
     const ls_field *f = picture_of(sample, field, "ls_sample_image");
     if (!f || sample->not_needed) return f != NULL;
+    if (!bytes) return ls_sample_fail(sample, LS_ERR_VALUE, "ls_sample_image: the file of \"%s\" is NULL", f->name);
     ls_image_out out = place_of(sample, field);
     const uint64_t random[2] = {sample->reading->transform_key, (uint64_t)sample->place};
     ls_message why = {{0}};
@@ -190,6 +193,8 @@ bool ls_sample_pixels(ls_sample *sample, int field, const uint8_t *pixels)
 {
     const ls_field *f = picture_of(sample, field, "ls_sample_pixels");
     if (!f || sample->not_needed) return f != NULL;
+    if (!pixels)
+        return ls_sample_fail(sample, LS_ERR_VALUE, "ls_sample_pixels: the pixels of \"%s\" are NULL", f->name);
     if (!sample->reading->declared[field].shape[0])
         return ls_sample_fail(sample, LS_ERR_STATE,
                               "ls_sample_pixels: the size of the pixels of \"%s\" is unknown; declare the field with "
@@ -212,12 +217,13 @@ bool ls_sample_pixels(ls_sample *sample, int field, const uint8_t *pixels)
 
 uint64_t ls_sample_random(ls_sample *sample)
 {
+    if (!sample) return 0;
     return ls_random_bits(sample->reading->sample_key, ((uint64_t)sample->place << 24) + sample->draws++);
 }
 
 bool ls_sample_fail(ls_sample *sample, ls_status status, const char *format, ...)
 {
-    if (sample->status != LS_OK) return false;
+    if (!sample || sample->status != LS_OK) return false;
     va_list args;
     va_start(args, format);
     ls_message_set_list(&sample->why, format, args);
