@@ -90,6 +90,16 @@ static bool is_as_before(ls_run *run, const char *name, const ls_tensor *average
     return !ls_failed(run);
 }
 
+static void update_all(ls_ema *ema, const ls_state *parameters)
+{
+    for (int64_t i = 0; i < ls_state_count(parameters); i++) {
+        ls_tensor *average = ls_state_tensor(ema->averages, i), *parameter = ls_state_tensor(parameters, i);
+        if (!is_as_before(ema->object.run, ls_state_name(parameters, i), average, parameter)) return;
+        if (ema->decay == 0) ls_assign(average, parameter); /* exactly, however large the average was */
+        else if (!follow(average, parameter, 1 - ema->decay)) return;
+    }
+}
+
 void ls_ema_update(ls_ema *ema)
 {
     const ls_state *parameters = ema ? parameters_of(ema, "ls_ema_update") : NULL;
@@ -99,12 +109,10 @@ void ls_ema_update(ls_ema *ema)
         ls_fail(&run->errors, LS_ERR_STATE, "ls_ema_update: the model has the averages; update outside ls_ema_apply()");
         return;
     }
-    for (int64_t i = 0; i < ls_state_count(parameters); i++) {
-        ls_tensor *average = ls_state_tensor(ema->averages, i), *parameter = ls_state_tensor(parameters, i);
-        if (!is_as_before(run, ls_state_name(parameters, i), average, parameter)) return;
-        if (ema->decay == 0) ls_assign(average, parameter); /* exactly, however large the average was */
-        else if (!follow(average, parameter, 1 - ema->decay)) return;
-    }
+    const char *outside = run->site;
+    run->site = "ema"; /* profiles tell its steps from those of an optimiser */
+    update_all(ema, parameters);
+    run->site = outside;
 }
 
 /* After a failure, before it or inside, ema->applied stays what it was. */

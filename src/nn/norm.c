@@ -159,6 +159,8 @@ ls_module *ls_rms_norm_new_sized(ls_run *run, int64_t features, const ls_rms_nor
     if (!m) return NULL;
     m->epsilon = opts.epsilon;
     ls_layer_says(m, "epsilon %g", m->epsilon);
-    add_affine(m, LS_SHAPE(features), opts.affine, false);
+    if (features < 1)
+        ls_fail(&run->errors, LS_ERR_VALUE, "RMSNorm: %lld features; there must be at least 1", (long long)features);
+    else add_affine(m, LS_SHAPE(features), opts.affine, false);
     return ls_layer_done(m);
 }

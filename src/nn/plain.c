@@ -191,6 +191,9 @@ ls_module *ls_adaptive_avg_pool2d_new(ls_run *run, int64_t height, int64_t width
 
 ls_module *ls_upsample_new(ls_run *run, int64_t factor, ls_interpolation method)
 {
+    if (factor < 1 && !ls_failed(run))
+        return ls_fail(&run->errors, LS_ERR_VALUE, "Upsample: factor %lld; it must be at least 1", (long long)factor),
+               NULL;
     return resized_new(run, "Upsample", upsample_forward,
                        (resized){.height = factor, .width = factor, .method = method});
 }

@@ -258,6 +258,12 @@ static void a_number_below_zero_counts_nothing(void)
     CHECK(ls_shape_numel(ls_shape_n(&size, -3)) == -1 && ls_shape_numel(ls_shape_n(&size, INT64_C(1) << 32)) == -1);
 }
 
+static void layers_of_no_size_are_refused(void)
+{
+    REFUSED(ls_upsample_new(run, 0, LS_INTERPOLATE_NEAREST), "Upsample: factor 0; it must be at least 1");
+    REFUSED(ls_rms_norm_new(run, 0), "RMSNorm: 0 features; there must be at least 1");
+}
+
 static void places_that_are_not_there_are_refused(void)
 {
     REFUSED(ls_read(x, NULL, 8), "ls_read: the memory to read into is NULL");
@@ -327,6 +333,7 @@ int main(int argc, char **argv)
     CHECK_RUN(no_file_or_text_does_nothing);
     CHECK_RUN(arrays_that_are_not_there_are_refused);
     CHECK_RUN(a_number_below_zero_counts_nothing);
+    CHECK_RUN(layers_of_no_size_are_refused);
     CHECK_RUN(places_that_are_not_there_are_refused);
     CHECK_RUN(a_picture_that_is_not_there_is_refused);
     CHECK_RUN(flags_without_a_command_line_keep_their_values);

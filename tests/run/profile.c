@@ -53,6 +53,7 @@ static int events_named(const ls_json *trace, int rank, const char *name, const 
 {
     int found = 0;
     for (const ls_json *e = ls_json_first(ls_json_get(trace, "traceEvents")); e; e = e->next) {
+        CHECK_MSG(ls_json_get(e, "pid") && ls_json_get(e, "tid"), "an event has no process or thread");
         const char *place = ls_json_text(ls_json_get(ls_json_get(e, "args"), "module"));
         bool here = !module || (place && strcmp(place, module) == 0);
         found += here && ls_json_integer(ls_json_get(e, "pid"), -1) == rank &&
@@ -105,6 +106,17 @@ static void every_operator_is_counted_and_named(void)
     CHECK_HAS(said, FOLDER "/a/trace.json");
     free(tables);
     free(said);
+}
+
+static void an_average_of_parameters_is_told_from_an_optimiser(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    ls_ema *ema = ls_ema_new(ls_linear_new(run, 2, 2));
+    ls_profile(run, .folder = FOLDER "/ema") ls_ema_update(ema);
+    ls_json *trace = trace_of(FOLDER "/ema");
+    CHECK(events_named(trace, 0, "sgd_step", "ema") == 2);
+    ls_json_free(trace);
+    ls_finish(run);
 }
 
 static void afterwards_nothing_is_measured(void)
@@ -356,6 +368,7 @@ int main(int argc, char **argv)
     CHECK_RUN_FORK(every_run_of_a_process_keeps_its_profile); /* first: settings are read once */
     CHECK_RUN_FORK(all_processes_are_in_one_timeline);
     CHECK_RUN(every_operator_is_counted_and_named);
+    CHECK_RUN(an_average_of_parameters_is_told_from_an_optimiser);
     CHECK_RUN(afterwards_nothing_is_measured);
     CHECK_RUN(waiting_for_data_is_its_own_row);
     CHECK_RUN(a_collective_of_devices_counts_once);

@@ -281,6 +281,15 @@ static void damaged_events_are_detected_and_incomplete_ones_ignored(void)
         ls_clear_error(run);
         ls_history_free(h);
     }
+    static const char zeros[100];
+    FILE *crashed = fopen(FOLDER "/cut", "wb");
+    fwrite(bytes, 1, size, crashed);
+    fwrite(zeros, 1, sizeof zeros, crashed);
+    fclose(crashed);
+    ls_history *good = ls_history_read(run, FOLDER "/cut");
+    CHECK_MSG(ls_history_find(good, "loss").count == 5, "zeros at the end: %s", ls_error_message(run));
+    ls_clear_error(run);
+    ls_history_free(good);
     for (size_t at = 0; at < size; at++) {
         bytes[at] ^= 0x10;
         FILE *file = fopen(FOLDER "/cut", "wb");

@@ -84,7 +84,7 @@ static bool join(ls_run *run, const char *folder, int world)
     if (!folder) return ls_fail(&run->errors, LS_ERR_VALUE, "ls_profile_join: the folder is NULL"), false;
     /* Every event ends with a comma; the last of the array is about nothing. */
     static const char *const trace[] = {LS_PROFILE_TRACE, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n",
-                                        "{\"name\":\"end\",\"ph\":\"M\",\"pid\":0,\"args\":{}}\n]}\n"};
+                                        "{\"name\":\"end\",\"ph\":\"M\",\"pid\":0,\"tid\":0,\"args\":{}}\n]}\n"};
     static const char *const text[] = {LS_PROFILE_TEXT, "", ""};
     ls_message why = {{0}};
     ls_profile_parts parts;
