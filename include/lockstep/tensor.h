@@ -25,6 +25,13 @@ LS_API ls_tensor *ls_empty_shape(ls_run *run, ls_dtype dtype, ls_shape shape);
 LS_API ls_tensor *ls_full_shape(ls_run *run, ls_dtype dtype, double value, ls_shape shape);
 LS_API ls_tensor *ls_uniform_shape(ls_run *run, ls_dtype dtype, double low, double high, ls_shape shape);
 LS_API ls_tensor *ls_normal_shape(ls_run *run, ls_dtype dtype, double mean, double std, ls_shape shape);
+/* Of the shape and type of x; for ls_rand_like and ls_randn_like a floating type. */
+LS_API ls_tensor *ls_empty_like(const ls_tensor *x);
+LS_API ls_tensor *ls_full_like(const ls_tensor *x, double value);
+LS_API ls_tensor *ls_rand_like(const ls_tensor *x);
+LS_API ls_tensor *ls_randn_like(const ls_tensor *x);
+#define ls_zeros_like(x) ls_full_like((x), 0)
+#define ls_ones_like(x) ls_full_like((x), 1)
 LS_API ls_tensor *ls_bernoulli_shape(ls_run *run, ls_dtype dtype, double p, ls_shape shape);
 /* start, start + step, ... of n elements; a random order of 0 .. n-1 (i64). */
 LS_API ls_tensor *ls_arange(ls_run *run, ls_dtype dtype, int64_t n, double start, double step);

@@ -34,6 +34,31 @@ ls_tensor *ls_normal_shape(ls_run *run, ls_dtype dtype, double mean, double std,
     return created(run, LS_OP_normal, dtype, shape, (ls_attrs){.random = {.a = mean, .b = std}}, true);
 }
 
+/* Of the shape and type of another tensor; poison begets poison, without another message. */
+ls_tensor *ls_full_like(const ls_tensor *x, double value)
+{
+    ls_run *run = ls_run_of(x);
+    return ls_is_valid(x) ? ls_full_shape(run, ls_dtype_of(x), value, ls_shape_of(x)) : &run->poison;
+}
+
+ls_tensor *ls_rand_like(const ls_tensor *x)
+{
+    ls_run *run = ls_run_of(x);
+    return ls_is_valid(x) ? ls_uniform_shape(run, ls_dtype_of(x), 0, 1, ls_shape_of(x)) : &run->poison;
+}
+
+ls_tensor *ls_randn_like(const ls_tensor *x)
+{
+    ls_run *run = ls_run_of(x);
+    return ls_is_valid(x) ? ls_normal_shape(run, ls_dtype_of(x), 0, 1, ls_shape_of(x)) : &run->poison;
+}
+
+ls_tensor *ls_empty_like(const ls_tensor *x)
+{
+    ls_run *run = ls_run_of(x);
+    return ls_is_valid(x) ? ls_empty_shape(run, ls_dtype_of(x), ls_shape_of(x)) : &run->poison;
+}
+
 ls_tensor *ls_bernoulli_shape(ls_run *run, ls_dtype dtype, double p, ls_shape shape)
 {
     if (!ls_failed(run) && !(p >= 0 && p <= 1))

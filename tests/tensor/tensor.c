@@ -267,6 +267,22 @@ static void foreign_memory_is_used_in_place_and_given_back_once(void)
     CHECK(ls_finish(own) == 0);
 }
 
+static void a_tensor_like_another_has_its_shape_and_type(void)
+{
+    ls_run *other = ls_init(NULL, NULL, .seed = 1);
+    ls_tensor *x = ls_full(other, LS_F64, 3, 2, 50);
+    ls_tensor *like[] = {ls_zeros_like(x), ls_ones_like(x), ls_full_like(x, 7),
+                         ls_empty_like(x), ls_rand_like(x), ls_randn_like(x)};
+    for (int i = 0; i < 6; i++)
+        CHECK(ls_dtype_of(like[i]) == LS_F64 && ls_shape_equal(ls_shape_of(like[i]), ls_shape_of(x)));
+    CHECK(ls_item(ls_sum(like[0])) == 0 && ls_item(ls_sum(like[1])) == 100 && ls_item(ls_sum(like[2])) == 700);
+    CHECK(ls_item(ls_min(like[4])) >= 0 && ls_item(ls_max(like[4])) < 1);
+    CHECK(ls_item(ls_min(like[5])) < 0 && ls_item(ls_max(like[5])) > 1);
+    CHECK(!ls_is_valid(ls_rand_like(ls_zeros(other, LS_I64, 2))) && ls_error(other) == LS_ERR_DTYPE);
+    CHECK(!ls_is_valid(ls_zeros_like(ls_rand_like(x))));
+    ls_finish(other);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
@@ -288,5 +304,6 @@ int main(int argc, char **argv)
     CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
     ls_finish(run);
     CHECK_RUN(foreign_memory_is_used_in_place_and_given_back_once);
+    CHECK_RUN(a_tensor_like_another_has_its_shape_and_type);
     return check_done();
 }
