@@ -49,6 +49,7 @@ void ls_document_put_list(ls_json_writer *w, const char *key, ls_watched_folder 
     ls_json_put_text(w, "folder", last_part(folder->path));
     ls_json_put_number(w, "now", ls_clock_date());
     ls_json_put_bool(w, "more", folder->more);
+    ls_json_put_text(w, "closed", folder->closed);
     ls_json_put_array(w, "runs");
     for (int i = 0; i < folder->count; i++) {
         ls_json_put_object(w, NULL);

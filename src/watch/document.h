@@ -5,8 +5,8 @@
 #include "base/json.h"
 #include "watch/runs.h"
 
-/* {"folder": "mnist", "now": 1790000000.5, "more": false, "runs": [{"id": "a%20b", "name": "a b", "version": "0f...",
- * "life": "1a..."}, ...]}. Requests name a run by its id. */
+/* {"folder": "mnist", "now": 1790000000.5, "more": false, "closed": "", "runs": [{"id": "a%20b", "name": "a b",
+ * "version": "0f...", "life": "1a..."}, ...]}. Requests name a run by its id. */
 void ls_document_put_list(ls_json_writer *w, const char *key, ls_watched_folder *folder);
 
 /* {"id": "a", "name": "a", "version": "0f...", "problem": null, "config": {...}, "count": 2, "series": [{"name":

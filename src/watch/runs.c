@@ -2,6 +2,7 @@
 #include "watch/runs.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,6 +87,8 @@ static void look_into(look *l, const char *name, int depth)
     char path[LS_TRACK_PATH], below[LS_TRACK_PATH];
     if (!ls_track_path(path, l->folder->path, name, NULL)) return;
     DIR *listing = opendir(path);
+    if (!listing && errno == EACCES && !*l->folder->closed)
+        snprintf(l->folder->closed, sizeof l->folder->closed, "%.*s", (int)sizeof l->folder->closed - 1, name);
     if (!listing) return;
     uint64_t version = 0, recorded = 0, life = 0;
     bool has_values = false;
@@ -124,6 +127,7 @@ void ls_watched_look(ls_watched_folder *folder)
     int64_t now = ls_clock_ms();
     if (folder->looked && now - folder->looked < FRESH) return;
     folder->more = false;
+    folder->closed[0] = '\0';
     for (int i = 0; i < folder->count; i++) folder->runs[i]->found = false;
     look_into(&(look){.folder = folder}, ".", 0);
     int kept = 0;

@@ -37,6 +37,7 @@ typedef struct ls_watched_folder {
     int count;
     ls_watched_run *runs[LS_WATCH_RUNS]; /* in alphabetical order */
     bool more;                           /* there are more runs than that, or too many files to look at all of them */
+    char closed[256];                    /* the first folder below that may not be entered; "": there is none */
     int64_t looked;                      /* when, in ms */
 } ls_watched_folder;
 

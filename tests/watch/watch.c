@@ -362,6 +362,23 @@ static void nothing_outside_the_folder_is_served(void)
     end(s);
 }
 
+static void a_folder_that_may_not_be_entered_is_named(void)
+{
+    folder_fresh(FOLDER);
+    make_run("a", "{\"step\":1,\"loss\":4}\n");
+    mkdir(FOLDER "/secret", 0);
+    bool is_root = geteuid() == 0; /* who may enter every folder */
+    if (is_root && seteuid(65534) != 0) return;
+    served s = serve();
+    if (is_root) CHECK(seteuid(0) == 0);
+    char *body;
+    CHECK(asked(s, "GET /api/runs HTTP/1.1\r\n" HOST "\r\n", &body) == 200);
+    CHECK_MSG(strstr(body, "\"closed\":\"secret\"") && strstr(body, "\"name\":\"a\""), "%s", body);
+    free(body);
+    end(s);
+    chmod(FOLDER "/secret", 0700);
+}
+
 static void slow_and_silent_clients_keep_nobody_waiting(void)
 {
     folder_fresh(FOLDER);
@@ -429,6 +446,7 @@ int main(int argc, char **argv)
     CHECK_RUN(long_curves_keep_their_means_and_extremes);
     CHECK_RUN(requests_are_accepted_or_refused_by_the_book);
     CHECK_RUN_FORK(nothing_outside_the_folder_is_served);
+    CHECK_RUN_FORK(a_folder_that_may_not_be_entered_is_named);
     CHECK_RUN_FORK(slow_and_silent_clients_keep_nobody_waiting);
     CHECK_RUN(the_exported_page_needs_nothing_else_and_runs_nothing_of_the_logs);
     CHECK_RUN_FORK(mistakes_are_named);

@@ -232,6 +232,8 @@ function takeList(list) {
   byId("folder").textContent = list.folder === "." ? "" : list.folder;
   document.title = "Lockstep" + (list.folder === "." ? "" : " · " + list.folder);
   byId("more").hidden = !list.more;
+  byId("closed").hidden = !list.closed;
+  byId("closed").textContent = "The folder " + list.closed + " may not be entered.";
   state.now = list.now;
   const ids = new Set(list.runs.map((run) => run.id)), gone = [...state.runs.keys()].filter((id) => !ids.has(id));
   for (const id of gone) state.runs.delete(id);
