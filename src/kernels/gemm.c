@@ -145,14 +145,15 @@ void ls_gemm_run_column(const ls_gemm_kernel *kernel, const ls_gemm_column *c)
         return;
     }
     int64_t bytes = (int64_t)ls_dtype_size(kernel->panel), mr = kernel->a.width, nr = kernel->b.width;
-    int64_t sums = kernel->panel == LS_F64 ? 8 : 4;
+    int64_t sums = kernel->panel == LS_F64 ? 8 : 4, a_step = c->a_stride * bytes, b_step = c->b_stride * bytes;
     int64_t to_step = (!c->ldc ? mr * nr : c->b_stride ? nr : mr * c->ldc) * sums;
-    int64_t lines = (c->ahead_lines + c->count - 1) / c->count;
-    const char *ahead = c->ahead;
-    for (int64_t i = 0; i < c->count; i++) {
+    int64_t from_step = mr * nr * sums, lines = (c->ahead_lines + c->count - 1) / c->count;
+    const char *a = c->a, *b = c->b, *from = c->from, *ahead = c->ahead;
+    char *to = c->to;
+    for (int64_t i = 0; i < c->count; i++, a += a_step, b += b_step, to += to_step) {
         for (int64_t line = 0; line < lines; line++, ahead += 64) __builtin_prefetch(ahead, 0, 2);
-        kernel->tile(c->k, (const char *)c->a + i * c->a_stride * bytes, (const char *)c->b + i * c->b_stride * bytes,
-                     c->from ? (const char *)c->from + i * mr * nr * sums : NULL, (char *)c->to + i * to_step, c->ldc);
+        kernel->tile(c->k, a, b, from, to, c->ldc);
+        if (from) from += from_step;
     }
 }
 
