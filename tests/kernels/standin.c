@@ -5,6 +5,9 @@
 #include "kernels/gemm_check.h"
 #include "kernels/kernels.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 static void avx512_bf16_products(void)
 {
     for (int shape = 0; shape < 2; shape++) check_kernel(ls_gemm_avx512_bf16.bf16[shape]);
@@ -199,9 +202,36 @@ static void check_kept(const ls_attention_kernel *kernel)
     for (int64_t i = 0; i < ROWS * p.value_depth; i++) CHECK(dv.half[i] == 0);
 }
 
+/* Backward of the last keys alone does not read past the bits of the last query. */
+static void check_end_of_kept(const ls_attention_kernel *kernel)
+{
+    enum { QUERIES = 3, KEYS = LS_ATTENTION_CUT + 4, BYTES = QUERIES * ((KEYS + 63) / 64 * 8) };
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    uint8_t *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(pages != MAP_FAILED && mprotect(pages + page, page, PROT_NONE) == 0);
+    ls_attention_task p = {.queries = QUERIES,
+                           .keys = KEYS,
+                           .depth = 40,
+                           .value_depth = 24,
+                           .group = 1,
+                           .scale = 0.2,
+                           .drop_below = 1u << 30,
+                           .keep_scale = 4 / 3.0,
+                           .drawn_row = KEYS,
+                           .drawn_head = QUERIES * KEYS,
+                           .kept = {pages + page - BYTES, ls_attention_kept_bytes(KEYS), BYTES}};
+    fill(&q), fill(&k), fill(&v), fill(&d_o);
+    point(&p, false);
+    kernel->forward(&p, &(ls_attention_part){0, QUERIES, 0, KEYS}, scratch);
+    p.dq.data = NULL;
+    kernel->backward(&p, &(ls_attention_part){0, QUERIES, LS_ATTENTION_CUT, KEYS}, scratch);
+    munmap(pages, 2 * page);
+}
+
 static void check_attentions(const ls_attention_kernel *kernel)
 {
     check_kept(kernel);
+    check_end_of_kept(kernel);
     for (int variant = 0; variant < 4; variant++) {
         check_attention(kernel, 7, 9, variant & 1, variant & 2);
         check_attention(kernel, 101, 203, variant & 1, variant & 2);
