@@ -81,8 +81,11 @@ static unsigned grid_for(const cuda_device *d, int64_t n, int64_t per_block, int
 
 /* ---- Rules ------------------------------------------------------------------------------------------------------- */
 
+enum { MOST_MOMENTS = 3 };
+
+/* A parameter and its moments, of which a rule has MOMENTS. */
 template <typename W> struct state {
-    W p, m, v;
+    W p, m[MOST_MOMENTS];
 };
 
 template <typename W> struct adam {
@@ -108,10 +111,10 @@ template <typename W> struct adam {
     __device__ __forceinline__ void update(state<W> &s, W g) const
     {
         W d = fma(l2_decay, s.p, g * sign);
-        s.m = fma(blend1, d - s.m, s.m);
-        s.v = fma(blend2 * d, d, s.v * beta2);
-        W denominator = sqrt(s.v) * unbias2 + epsilon;
-        s.p = s.p * keep - step * s.m / denominator;
+        s.m[0] = fma(blend1, d - s.m[0], s.m[0]);
+        s.m[1] = fma(blend2 * d, d, s.m[1] * beta2);
+        W denominator = sqrt(s.m[1]) * unbias2 + epsilon;
+        s.p = s.p * keep - step * s.m[0] / denominator;
     }
 };
 
@@ -137,16 +140,16 @@ template <typename W, bool MOMENTUM> struct sgd {
     {
         W d = fma(l2_decay, s.p, g * sign);
         if (MOMENTUM) {
-            s.m = first ? d : fma(blend, d, s.m * momentum);
-            d = nesterov ? fma(momentum, s.m, d) : s.m;
+            s.m[0] = first ? d : fma(blend, d, s.m[0] * momentum);
+            d = nesterov ? fma(momentum, s.m[0], d) : s.m[0];
         }
         s.p = fma(-step, d, s.p);
     }
 };
 
-/* m: the mean of squares; v: momentum. */
-template <typename W, bool MOMENTUM> struct rmsprop {
-    static const int MOMENTS = MOMENTUM ? 2 : 1;
+/* Moments: the mean of squares; the mean of gradients, if centered; momentum, if there is any. */
+template <typename W, bool CENTERED, bool MOMENTUM> struct rmsprop {
+    static const int MOMENTS = 1 + CENTERED + MOMENTUM;
     W sign, l2_decay, alpha, blend, epsilon, momentum, step;
 
     static rmsprop of(const ls_attrs *attrs)
@@ -164,15 +167,19 @@ template <typename W, bool MOMENTUM> struct rmsprop {
 
     __device__ __forceinline__ void update(state<W> &s, W g) const
     {
-        W d = fma(l2_decay, s.p, g * sign);
-        s.m = fma(blend * d, d, s.m * alpha);
-        d /= sqrt(s.m) + epsilon;
-        if (MOMENTUM) d = s.v = fma(s.v, momentum, d);
+        W d = fma(l2_decay, s.p, g * sign), spread = s.m[0] = fma(blend * d, d, s.m[0] * alpha);
+        if (CENTERED) {
+            s.m[1] = fma(blend, d - s.m[1], s.m[1]);
+            spread = fma(-s.m[1], s.m[1], spread);
+            if (spread < 0) spread = 0; /* by rounding, of gradients that do not change */
+        }
+        d /= sqrt(spread) + epsilon;
+        if (MOMENTUM) d = s.m[1 + CENTERED] = fma(s.m[1 + CENTERED], momentum, d);
         s.p = fma(-step, d, s.p);
     }
 };
 
-/* m: the sum of squares. */
+/* Its moment: the sum of squares. */
 template <typename W> struct adagrad {
     static const int MOMENTS = 1;
     W sign, l2_decay, epsilon, step;
@@ -190,15 +197,15 @@ template <typename W> struct adagrad {
     __device__ __forceinline__ void update(state<W> &s, W g) const
     {
         W d = fma(l2_decay, s.p, g * sign);
-        s.m = fma(d, d, s.m);
-        s.p -= step * d / (sqrt(s.m) + epsilon);
+        s.m[0] = fma(d, d, s.m[0]);
+        s.p -= step * d / (sqrt(s.m[0]) + epsilon);
     }
 };
 
 /* ---- Steps ------------------------------------------------------------------------------------------------------- */
 
 typedef struct step_operands {
-    numbers g, p, m, v, half;
+    numbers g, p, m[MOST_MOMENTS], half;
     numbers found;  /* one number: nothing is done unless it is 0 */
     numbers factor; /* one number that gradients are multiplied by */
     int64_t n;
@@ -210,35 +217,41 @@ template <typename Rule> static __global__ void __launch_bounds__(256) step_flat
     if (o.found.data && get<float>(o.found, 0) != 0) return;
     if (o.factor.data) rule.sign *= get<float>(o.factor, 0);
     const int N = 4;
-    float *p = (float *)o.p.data, *m = (float *)o.m.data, *v = (float *)o.v.data;
+    float *p = (float *)o.p.data;
     const float *g = (const float *)o.g.data;
     int64_t step = (int64_t)gridDim.x * 256 * N;
     for (int64_t i = ((int64_t)blockIdx.x * 256 + threadIdx.x) * N; i < o.n; i += step) {
         if (i + N > o.n) { /* the last few */
             for (int64_t k = i; k < o.n; k++) {
-                state<float> s = {p[k], Rule::MOMENTS > 0 ? m[k] : 0, Rule::MOMENTS > 1 ? v[k] : 0};
+                state<float> s = {p[k]};
+#pragma unroll
+                for (int j = 0; j < Rule::MOMENTS; j++) s.m[j] = ((const float *)o.m[j].data)[k];
                 rule.update(s, g[k]);
                 p[k] = s.p;
-                if (Rule::MOMENTS > 0) m[k] = s.m;
-                if (Rule::MOMENTS > 1) v[k] = s.v;
+#pragma unroll
+                for (int j = 0; j < Rule::MOMENTS; j++) ((float *)o.m[j].data)[k] = s.m[j];
                 if (o.half.data) put(o.half, k, s.p);
             }
             return;
         }
-        float ps[N], ms[N], vs[N], gs[N];
+        float ps[N], gs[N], ms[MOST_MOMENTS][N];
         load_vector<float, N>(ps, p + i);
         load_vector<float, N>(gs, g + i);
-        if (Rule::MOMENTS > 0) load_vector<float, N>(ms, m + i);
-        if (Rule::MOMENTS > 1) load_vector<float, N>(vs, v + i);
+#pragma unroll
+        for (int j = 0; j < Rule::MOMENTS; j++) load_vector<float, N>(ms[j], (const float *)o.m[j].data + i);
 #pragma unroll
         for (int k = 0; k < N; k++) {
-            state<float> s = {ps[k], Rule::MOMENTS > 0 ? ms[k] : 0, Rule::MOMENTS > 1 ? vs[k] : 0};
+            state<float> s = {ps[k]};
+#pragma unroll
+            for (int j = 0; j < Rule::MOMENTS; j++) s.m[j] = ms[j][k];
             rule.update(s, gs[k]);
-            ps[k] = s.p, ms[k] = s.m, vs[k] = s.v;
+            ps[k] = s.p;
+#pragma unroll
+            for (int j = 0; j < Rule::MOMENTS; j++) ms[j][k] = s.m[j];
         }
         store_vector<float, N>(p + i, ps);
-        if (Rule::MOMENTS > 0) store_vector<float, N>(m + i, ms);
-        if (Rule::MOMENTS > 1) store_vector<float, N>(v + i, vs);
+#pragma unroll
+        for (int j = 0; j < Rule::MOMENTS; j++) store_vector<float, N>((float *)o.m[j].data + i, ms[j]);
         if (o.half.data && o.half.dtype == LS_BF16) store_vector<bf16, N>((bf16 *)o.half.data + i, ps);
         else if (o.half.data) store_vector<f16, N>((f16 *)o.half.data + i, ps);
     }
@@ -250,21 +263,21 @@ template <typename W, typename Rule> static __global__ void __launch_bounds__(25
     if (o.found.data && get<float>(o.found, 0) != 0) return;
     if (o.factor.data) rule.sign *= get<W>(o.factor, 0);
     for (int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x; i < o.n; i += (int64_t)gridDim.x * 256) {
-        state<W> s = {get<W>(o.p, i), 0, 0};
-        if (Rule::MOMENTS > 0) s.m = get<W>(o.m, i);
-        if (Rule::MOMENTS > 1) s.v = get<W>(o.v, i);
+        state<W> s = {get<W>(o.p, i)};
+#pragma unroll
+        for (int j = 0; j < Rule::MOMENTS; j++) s.m[j] = get<W>(o.m[j], i);
         rule.update(s, get<W>(o.g, i));
         put(o.p, i, s.p);
-        if (Rule::MOMENTS > 0) put(o.m, i, s.m);
-        if (Rule::MOMENTS > 1) put(o.v, i, s.v);
+#pragma unroll
+        for (int j = 0; j < Rule::MOMENTS; j++) put(o.m[j], i, s.m[j]);
         if (o.half.data) put(o.half, i, get<W>(o.p, i));
     }
 }
 
 static bool is_flat(const step_operands *o)
 {
-    const numbers *f32[] = {&o->g, &o->p, &o->m, &o->v};
-    for (int i = 0; i < 4; i++)
+    const numbers *f32[] = {&o->g, &o->p, &o->m[0], &o->m[1], &o->m[2]};
+    for (int i = 0; i < 2 + MOST_MOMENTS; i++)
         if (f32[i]->data && (f32[i]->dtype != LS_F32 || (uintptr_t)f32[i]->data % 16)) return false;
     bool half = o->half.dtype == LS_F16 || o->half.dtype == LS_BF16;
     return !o->half.data || (half && (uintptr_t)o->half.data % 8 == 0);
@@ -297,17 +310,19 @@ static numbers factor_of(const ls_call *call)
     return numbers_of(call->n_in > 2 ? call->in[2] : NULL);
 }
 
-/* The operands of a call whose outputs are p, one or two moments (of which the last may be absent) and a half copy.
- * False: not for these kernels. */
+/* The operands of a call whose outputs are p, moments (of which the last may be absent) and a half copy. False: not for
+ * these kernels. */
 static bool operands_of(const ls_call *call, int moments, step_operands *o)
 {
-    const ls_operand *all[] = {call->out[0], output(call, 1), moments > 1 ? output(call, 2) : NULL, call->in[0],
-                               output(call, 1 + moments)};
-    o->p = numbers_of(all[0]), o->m = numbers_of(all[1]), o->v = numbers_of(all[2]);
-    o->g = numbers_of(all[3]), o->half = numbers_of(all[4]);
+    const ls_operand *all[3 + MOST_MOMENTS] = {call->out[0], call->in[0], output(call, 1 + moments)};
+    o->p = numbers_of(all[0]), o->g = numbers_of(all[1]), o->half = numbers_of(all[2]);
+    for (int i = 0; i < MOST_MOMENTS; i++) {
+        all[3 + i] = i < moments ? output(call, 1 + i) : NULL;
+        o->m[i] = numbers_of(all[3 + i]);
+    }
     o->found = found_of(call), o->factor = factor_of(call);
     o->n = cuda_numel(all[0]);
-    return lie_alike(all, 5);
+    return lie_alike(all, 3 + MOST_MOMENTS);
 }
 
 extern "C" ls_status cuda_adam_step(cuda_device *d, cudaStream_t stream, const ls_call *call, ls_message *why)
@@ -324,18 +339,30 @@ extern "C" ls_status cuda_sgd_step(cuda_device *d, cudaStream_t stream, const ls
 {
     step_operands o;
     if (!operands_of(call, 1, &o)) return cuda_on_host(d, stream, call, why);
-    return o.m.data ? run_step<momentum_sgd>(d, stream, call, &o, why) : run_step<plain_sgd>(d, stream, call, &o, why);
+    return o.m[0].data ? run_step<momentum_sgd>(d, stream, call, &o, why)
+                       : run_step<plain_sgd>(d, stream, call, &o, why);
 }
 
-template <typename W> using plain_rmsprop = rmsprop<W, false>;
-template <typename W> using momentum_rmsprop = rmsprop<W, true>;
+template <typename W> using plain_rmsprop = rmsprop<W, false, false>;
+template <typename W> using momentum_rmsprop = rmsprop<W, false, true>;
+template <typename W> using centered_rmsprop = rmsprop<W, true, false>;
+template <typename W> using centered_momentum_rmsprop = rmsprop<W, true, true>;
 
 extern "C" ls_status cuda_rmsprop_step(cuda_device *d, cudaStream_t stream, const ls_call *call, ls_message *why)
 {
     step_operands o;
     if (!operands_of(call, 2, &o)) return cuda_on_host(d, stream, call, why);
-    return o.v.data ? run_step<momentum_rmsprop>(d, stream, call, &o, why)
-                    : run_step<plain_rmsprop>(d, stream, call, &o, why);
+    return o.m[1].data ? run_step<momentum_rmsprop>(d, stream, call, &o, why)
+                       : run_step<plain_rmsprop>(d, stream, call, &o, why);
+}
+
+extern "C" ls_status cuda_centered_rmsprop_step(cuda_device *d, cudaStream_t stream, const ls_call *call,
+                                                ls_message *why)
+{
+    step_operands o;
+    if (!operands_of(call, 3, &o)) return cuda_on_host(d, stream, call, why);
+    return o.m[2].data ? run_step<centered_momentum_rmsprop>(d, stream, call, &o, why)
+                       : run_step<centered_rmsprop>(d, stream, call, &o, why);
 }
 
 extern "C" ls_status cuda_adagrad_step(cuda_device *d, cudaStream_t stream, const ls_call *call, ls_message *why)

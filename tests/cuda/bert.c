@@ -516,16 +516,19 @@ static void check_norm(int rows, int n, ls_dtype type, int shift, double forward
 
 /* ---- Optimisers -------------------------------------------------------------------------------------------------- */
 
-/* RMSprop and Adagrad divide by the root of one moment; the former may have momentum besides. */
-static void check_adaptive(ls_opcode op, bool momentum, int n)
+/* RMSprop and Adagrad divide by the root of one moment, less the square of another if it is centered; the former may
+ * have momentum besides. */
+static void check_adaptive(const char *what, ls_opcode op, bool momentum, int n)
 {
-    bool rmsprop = op == LS_OP_rmsprop_step;
-    tensor p = empty(LS_F32, 1, n), v = empty(LS_F32, 1, n), m = empty(LS_F32, 1, n), g = empty(LS_F32, 1, n);
-    tensor half = empty(LS_BF16, 1, n);
-    fill(&p, 0, 1), fill(&v, 0.5, 0.1), fill(&m, 0, 0.1), fill(&g, 0, 1);
-    ls_call call = {.op = op, .n_in = 1, .n_out = rmsprop ? 4 : 3, .in = {&g.x}, .out = {&p.x, &v.x}};
-    call.out[rmsprop ? 3 : 2] = &half.x;
-    if (momentum) call.out[2] = &m.x;
+    bool centered = op == LS_OP_centered_rmsprop_step, rmsprop = centered || op == LS_OP_rmsprop_step;
+    int last = rmsprop ? 2 + centered : 1; /* momentum, where there is any; the half copy follows */
+    tensor p = empty(LS_F32, 1, n), v = empty(LS_F32, 1, n), mean = empty(LS_F32, 1, n), m = empty(LS_F32, 1, n);
+    tensor g = empty(LS_F32, 1, n), half = empty(LS_BF16, 1, n);
+    fill(&p, 0, 1), fill(&v, 0.5, 0.1), fill(&mean, 0, 0.1), fill(&m, 0, 0.1), fill(&g, 0, 1);
+    ls_call call = {.op = op, .n_in = 1, .n_out = last + 2, .in = {&g.x}, .out = {&p.x, &v.x}};
+    call.out[last + 1] = &half.x;
+    if (centered) call.out[2] = &mean.x;
+    if (momentum) call.out[last] = &m.x;
     if (rmsprop) {
         call.attrs.rmsprop.lr = 1e-2, call.attrs.rmsprop.alpha = 0.9, call.attrs.rmsprop.epsilon = 1e-8;
         call.attrs.rmsprop.weight_decay = 0.01, call.attrs.rmsprop.momentum = 0.9;
@@ -535,16 +538,14 @@ static void check_adaptive(ls_opcode op, bool momentum, int n)
     difference e = {0}, eh = {0};
     for (int i = 0; i < n; i++) {
         double d = g.here[i] + 0.01 * p.here[i], vi = rmsprop ? 0.9 * v.here[i] + 0.1 * d * d : v.here[i] + d * d;
-        double move = d / (sqrt(vi) + 1e-8), to = p.here[i] - 1e-2 * (momentum ? 0.9 * m.here[i] + move : move);
+        double middle = centered ? 0.9 * mean.here[i] + 0.1 * d : 0, move = d / (sqrt(vi - middle * middle) + 1e-8);
+        double to = p.here[i] - 1e-2 * (momentum ? 0.9 * m.here[i] + move : move);
         compare(&e, gp[i], to);
         compare(&eh, gh[i], to);
     }
-    report(!rmsprop   ? "Adagrad, f32 with a bf16 copy"
-           : momentum ? "RMSprop with momentum, f32 with a bf16 copy"
-                      : "RMSprop, f32 with a bf16 copy",
-           fmax(relative(e), relative(eh) / 1e4), 1e-6, &call, 0);
+    report(what, fmax(relative(e), relative(eh) / 1e4), 1e-6, &call, 0);
     free(gp), free(gh);
-    drop(&p), drop(&v), drop(&m), drop(&g), drop(&half);
+    drop(&p), drop(&v), drop(&mean), drop(&m), drop(&g), drop(&half);
 }
 
 static void check_optimisers(int n, double adam_us, double squares_us)
@@ -766,9 +767,11 @@ int main(void)
     check_norm(50, 1100, LS_F16, 0, 0, 0);
     check_optimisers(335 * 1000 * 1000 / 8, 2430.0 / 8, 300.0 / 8);
     check_optimisers(1000003, 0, 0);
-    check_adaptive(LS_OP_rmsprop_step, false, 1000003);
-    check_adaptive(LS_OP_rmsprop_step, true, 1000003);
-    check_adaptive(LS_OP_adagrad_step, false, 1000003);
+    check_adaptive("RMSprop, f32 with a bf16 copy", LS_OP_rmsprop_step, false, 1000003);
+    check_adaptive("RMSprop with momentum", LS_OP_rmsprop_step, true, 1000003);
+    check_adaptive("centered RMSprop", LS_OP_centered_rmsprop_step, false, 1000003);
+    check_adaptive("centered RMSprop with momentum", LS_OP_centered_rmsprop_step, true, 1000003);
+    check_adaptive("Adagrad, f32 with a bf16 copy", LS_OP_adagrad_step, false, 1000003);
     check_attention((attention_case){12, 384, 64, LS_BF16, 0, false, false, 28, 63});
     check_attention((attention_case){12, 384, 64, LS_BF16, 0.1, false, false, 44, 69});
     check_attention((attention_case){12, 384, 64, LS_BF16, 0.1, true, false, 28, 57});
