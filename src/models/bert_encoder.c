@@ -160,7 +160,7 @@ static ls_tensor *attend(const layer *l, ls_tensor *x, const ls_packing *packing
 
 /* What lies between the two linear layers is the largest tensor of a layer, and can be made again in the backward pass.
  * The host keeps it nowhere. Devices, whose passes take as long as the memory they move, pay for every layer that makes
- * it again, so only one in three does: the first, never the last, whose turn comes while the others' is still kept. */
+ * it again, so only the first of every three does. */
 enum { MAKES_AGAIN = 3 };
 
 static ls_tensor *feed_forward(const layer *l, ls_tensor *x)

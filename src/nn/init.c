@@ -7,7 +7,7 @@
 void ls_init_constant(ls_tensor *t, double value)
 {
     ls_run *run = ls_run_of(t);
-    if (ls_failed(run) || !ls_check_live(run, t, "ls_init_constant")) return;
+    if (ls_failed(run) || !ls_check_writable(run, t, "ls_init_constant")) return;
     ls_begin_at(t, value);
     ls_written(t);
 }
@@ -76,7 +76,7 @@ static double normal_below(double x)
 void ls_init_trunc_normal(ls_tensor *t, double mean, double std, double low, double high)
 {
     ls_run *run = ls_run_of(t);
-    if (ls_failed(run) || !ls_check_live(run, t, "ls_init_trunc_normal")) return;
+    if (ls_failed(run) || !ls_check_writable(run, t, "ls_init_trunc_normal")) return;
     if (!(std > 0) || !(low < high)) {
         ls_fail(&run->errors, LS_ERR_VALUE, "ls_init_trunc_normal: std %g in [%g, %g]", std, low, high);
         return;

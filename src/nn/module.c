@@ -210,7 +210,8 @@ static ls_tensor *add_member(ls_module *module, const char *name, ls_tensor *ten
 {
     if (!module) return tensor;
     ls_run *run = module->object.run;
-    if (ls_failed(run) || !ls_check_live(run, tensor, who) || !name_is_free(module, name, who)) return &run->poison;
+    if (ls_failed(run) || !ls_check_writable(run, tensor, who)) return &run->poison; /* steps or checkpoints write it */
+    if (!name_is_free(module, name, who)) return &run->poison;
     ls_module_member *grown =
         with_room(run, module->members, module->member_count, &module->member_capacity, sizeof *module->members);
     if (!grown) return &run->poison;
@@ -226,10 +227,7 @@ static ls_tensor *add_member(ls_module *module, const char *name, ls_tensor *ten
 
 ls_tensor *ls_register_parameter(ls_module *module, const char *name, ls_tensor *tensor)
 {
-    static const char who[] = "ls_register_parameter";
-    if (module && (ls_failed(module->object.run) || !ls_check_writable(module->object.run, tensor, who)))
-        return &module->object.run->poison; /* optimisers write it */
-    return ls_set_requires_grad(add_member(module, name, tensor, false, who), true);
+    return ls_set_requires_grad(add_member(module, name, tensor, false, "ls_register_parameter"), true);
 }
 
 ls_tensor *ls_register_buffer(ls_module *module, const char *name, ls_tensor *tensor)

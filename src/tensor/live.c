@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#include "base/memory.h"
-
 /* There is no u64 among the number types: i64 holds the same bits. */
 static ls_tensor *put(ls_run *run, ls_device *device, ls_dtype dtype, const void *numbers, int count)
 {
@@ -55,13 +53,23 @@ ls_tensor *ls_on_host_like(const ls_tensor *t, ls_dtype dtype)
     return cpu ? ls_tensor_new(t->run, cpu, dtype, ls_view_shape(&t->view)) : &t->run->poison;
 }
 
+/* Equal numbers need no order: they are copied as they are to every tensor without gaps. */
+static bool begin_with(ls_tensor *t, const ls_tensor *equal)
+{
+    size_t bytes = (size_t)ls_view_numel(&t->view) * ls_dtype_size(t->view.dtype);
+    if (bytes == 0 || !ls_view_dense(&t->view)) return ls_write(t, equal->view.data, bytes);
+    ls_message why = {{0}};
+    ls_status status = ls_device_upload(t->storage->device, t->view.data, equal->view.data, bytes, &why);
+    if (status) ls_fail(&t->run->errors, status, "%s", *why.text ? why.text : ls_status_text(status));
+    return status == LS_OK;
+}
+
 bool ls_begin_at(ls_tensor *t, double value)
 {
     if (!ls_device_records(t->storage->device)) return ls_raw_fill(t, value);
     ls_mark mark = ls_scope_begin(t->run);
     ls_tensor *filled = ls_on_host_like(t, t->view.dtype);
-    bool ok = ls_is_valid(filled) && ls_raw_fill(filled, value) &&
-              ls_write(t, filled->view.data, (size_t)ls_view_numel(&t->view) * ls_dtype_size(t->view.dtype));
+    bool ok = ls_is_valid(filled) && ls_raw_fill(filled, value) && begin_with(t, filled);
     ls_scope_end(t->run, mark, NULL);
     return ok;
 }

@@ -60,7 +60,11 @@ static void elements_that_share_memory_are_not_written(void)
     FAILS(ls_write(wide, numbers, sizeof numbers), LS_ERR_VALUE, "ls_write: elements of ");
     FAILS(ls_register_parameter(ls_module_new(run, "wide", NULL, NULL), "w", wide), LS_ERR_VALUE,
           "ls_register_parameter: elements of ");
+    FAILS(ls_register_buffer(ls_module_new(run, "wide", NULL, NULL), "b", wide), LS_ERR_VALUE,
+          "ls_register_buffer: elements of ");
     FAILS(ls_init_normal(wide, 0, 1), LS_ERR_VALUE, "ls_init_normal: elements of ");
+    FAILS(ls_init_constant(wide, 1), LS_ERR_VALUE, "ls_init_constant: elements of ");
+    FAILS(ls_init_trunc_normal(wide, 0, 1, -2, 2), LS_ERR_VALUE, "ls_init_trunc_normal: elements of ");
     CHECK(ls_item(ls_sum(ls_abs(x))) == 0);
     ls_assign(ls_expand(x, 1, 3), ls_ones(run, LS_F32, 3)); /* repeats nothing */
     ls_assign(ls_expand(ls_slice(x, 1, 0, 0, 1), 2, 0), ls_ones(run, LS_F32, 1));

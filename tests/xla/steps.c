@@ -68,6 +68,7 @@ static void creating_a_network_compiles_nothing(void)
         ls_tensor *cut = ls_module_tensor(net, "1.weight");
         ls_init_trunc_normal(cut, 0, 1, -2, 2);
         ls_init_constant(ls_select(cut, 0, 3), 0.5);
+        ls_init_constant(ls_transpose(ls_module_tensor(net, "0.weight"), 0, 1), 2);
         ls_prepare(run, net, ls_adamw_new(run, net));
         ls_read(cut, of[i], sizeof of[i]);
         CHECK(ls_device_stats(run).executed == 0);

@@ -462,14 +462,18 @@ const ls_gemm_kernel *ls_gemm_choose(ls_dtype compute, int64_t m, int64_t n)
 }
 
 /* How many rows and columns of tasks C is cut into, if each task packs its own part of B: at least `rows` rows, so that
- * the workers are done soonest. They take one task after the other, and those without one in the last round wait. */
+ * the workers are done soonest. They take one task after the other, and those without one in the last round wait: of
+ * all columns only those are tried that leave the fewest without. */
 static void cut_evenly(const ls_gemm_job *job, int64_t parts, int64_t workers, int64_t unit, int64_t *rows,
                        int64_t *columns)
 {
     int64_t least = *rows, most = least - 1 + ceil_div(MOST_ROUNDS * workers, parts);
+    int64_t most_rows = larger(least, smaller(most, ceil_div(job->m, job->kernel->a.width)));
+    int64_t most_columns = larger(1, ceil_div(job->n, unit));
     double soonest = INFINITY;
-    for (int64_t r = least; r <= most; r++) {
-        for (int64_t c = 1; r * c <= most; c++) {
+    for (int64_t r = least; r <= most_rows; r++) {
+        for (int64_t full = 1; full <= MOST_ROUNDS; full++) {
+            int64_t c = smaller(larger(1, full * workers / (parts * r)), most_columns);
             int64_t height = ls_gemm_round_up(ceil_div(job->m, r), job->kernel->a.width);
             int64_t width = ls_gemm_round_up(ceil_div(job->n, c), unit), rounds = ceil_div(parts * r * c, workers);
             double end = (double)rounds * ((double)height * (double)width + PACKING * (double)(height + width));
