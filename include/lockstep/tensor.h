@@ -25,7 +25,7 @@ LS_API ls_tensor *ls_empty_shape(ls_run *run, ls_dtype dtype, ls_shape shape);
 LS_API ls_tensor *ls_full_shape(ls_run *run, ls_dtype dtype, double value, ls_shape shape);
 LS_API ls_tensor *ls_uniform_shape(ls_run *run, ls_dtype dtype, double low, double high, ls_shape shape);
 LS_API ls_tensor *ls_normal_shape(ls_run *run, ls_dtype dtype, double mean, double std, ls_shape shape);
-/* Of the shape and type of x; for ls_rand_like and ls_randn_like a floating type. */
+/* Of the shape and type of x, on its device; for ls_rand_like and ls_randn_like a floating type. */
 LS_API ls_tensor *ls_empty_like(const ls_tensor *x);
 LS_API ls_tensor *ls_full_like(const ls_tensor *x, double value);
 LS_API ls_tensor *ls_rand_like(const ls_tensor *x);
@@ -66,7 +66,7 @@ LS_API bool ls_write(ls_tensor *t, const void *from, size_t bytes);
 LS_API char *ls_format(ls_tensor *t, char *buffer, size_t size);
 
 /* Copy elements of src (broadcast, converted) into dst's memory, in place. Not recorded for gradients. Elements of dst
- * that share memory (ls_expand) are refused, here and in ls_write. */
+ * that share memory (ls_expand) are refused, here and in ls_write. src may overlap dst: it is as if read first. */
 LS_API void ls_assign(ls_tensor *dst, ls_tensor *src);
 /* The same elements on another device of the run ("cpu", ...). Not recorded for gradients. */
 LS_API ls_tensor *ls_to_device(ls_tensor *t, const char *device);

@@ -56,6 +56,17 @@ static void gradients_stay_on_their_device(void)
     CHECK_TEXT(ls_device_of(ls_grad(x)), "cpu");
 }
 
+static void a_tensor_like_another_is_on_its_device(void)
+{
+    ls_tensor *x = ls_to_device(ls_randn(run, LS_F32, 2, 50), "cpu");
+    ls_tensor *like[] = {ls_empty_like(x), ls_ones_like(x), ls_rand_like(x), ls_randn_like(x)};
+    for (int i = 0; i < 4; i++) CHECK_TEXT(ls_device_of(like[i]), "cpu");
+    CHECK(ls_item(ls_sum(like[1])) == 100);
+    CHECK(ls_item(ls_min(like[2])) >= 0 && ls_item(ls_max(like[2])) < 1 && ls_item(ls_max(like[2])) > 0);
+    CHECK(ls_item(ls_min(like[3])) < 0 && ls_item(ls_max(like[3])) > 1);
+    CHECK_TEXT(ls_error_message(run), "");
+}
+
 /* Element by element what PyTorch computes: bytes divided by 255 in f32, then the difference, then the quotient;
  * rounded to the autocast type as the convolution behind it would. */
 static void pictures_are_normalised_as_by_single_operators(void)
@@ -144,6 +155,7 @@ int main(int argc, char **argv)
     CHECK_RUN(integers_with_numbers_that_do_not_fit);
     CHECK_RUN(gradients_of_running_sums_keep_their_digits);
     CHECK_RUN(gradients_stay_on_their_device);
+    CHECK_RUN(a_tensor_like_another_is_on_its_device);
     CHECK_RUN(pictures_are_normalised_as_by_single_operators);
     CHECK_RUN(strides_past_the_image_are_one_window);
     CHECK_RUN(a_batch_without_samples_leaves_running_statistics);

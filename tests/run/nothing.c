@@ -264,6 +264,19 @@ static void layers_of_no_size_are_refused(void)
     REFUSED(ls_rms_norm_new(run, 0), "RMSNorm: 0 features; there must be at least 1");
 }
 
+static void tensors_like_one_that_is_not_there_are_refused(void)
+{
+    ls_tensor *none = NULL, *dropped = ls_ones(run, LS_F32, 2);
+    ls_drop(dropped);
+    REFUSED(ls_is_valid(ls_zeros_like(none)), "ls_full_like: the tensor is NULL");
+    REFUSED(ls_is_valid(ls_empty_like(none)), "ls_empty_like: the tensor is NULL");
+    REFUSED(ls_is_valid(ls_rand_like(none)), "ls_rand_like: the tensor is NULL");
+    REFUSED(ls_is_valid(ls_randn_like(none)), "ls_randn_like: the tensor is NULL");
+    CHECK(!ls_is_valid(ls_ones_like(dropped)) && ls_error(run) == LS_ERR_SCOPE);
+    CHECK_MSG(strstr(ls_error_message(run), "ls_full_like: "), "%s", ls_error_message(run));
+    ls_clear_error(run);
+}
+
 static void places_that_are_not_there_are_refused(void)
 {
     REFUSED(ls_read(x, NULL, 8), "ls_read: the memory to read into is NULL");
@@ -334,6 +347,7 @@ int main(int argc, char **argv)
     CHECK_RUN(arrays_that_are_not_there_are_refused);
     CHECK_RUN(a_number_below_zero_counts_nothing);
     CHECK_RUN(layers_of_no_size_are_refused);
+    CHECK_RUN(tensors_like_one_that_is_not_there_are_refused);
     CHECK_RUN(places_that_are_not_there_are_refused);
     CHECK_RUN(a_picture_that_is_not_there_is_refused);
     CHECK_RUN(flags_without_a_command_line_keep_their_values);
