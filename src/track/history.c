@@ -4,11 +4,14 @@
 
 #include <dirent.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "base/hash.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "tensor/context.h"
 #include "track/sink.h"
@@ -95,16 +98,33 @@ static bool is_file(const char *path, bool linked)
     return (linked ? stat(path, &status) : lstat(path, &status)) == 0 && S_ISREG(status.st_mode);
 }
 
+/* Warn once for each file, which `watch` reads again and again; of the first files only, if there are many. */
+static void warn_of_lost(const char *path, size_t bytes)
+{
+    enum { MOST = 64 };
+    static _Atomic uint64_t told[MOST]; /* hashes of paths */
+    uint64_t hash = ls_hash_of(path, strlen(path)), there = 0;
+    for (int i = 0; i < MOST && there != hash; i++) {
+        there = 0;
+        if (!atomic_compare_exchange_strong(&told[i], &there, hash)) continue;
+        ls_log_line(LS_LOG_WARN, "%s: the last %zu bytes were lost, as in a crash of the machine: they are left out",
+                    path, bytes);
+        return;
+    }
+}
+
 static bool read_file(ls_history *history, const char *path, ls_message *why)
 {
     ls_file_bytes file;
     if (!ls_file_load(&file, path, SIZE_MAX, why)) return false;
+    size_t lost = 0;
     bool has_words = file.size > 4 && memcmp(file.bytes, "step", 4) == 0;
     bool ok = file.size == 0         ? true
               : file.bytes[0] == '{' ? ls_history_read_jsonl(history, file.bytes, file.size, why)
               : has_words            ? ls_history_read_csv(history, file.bytes, file.size, why)
-                                     : ls_history_read_events(history, file.bytes, file.size, why);
+                                     : ls_history_read_events(history, file.bytes, file.size, &lost, why);
     ls_file_unload(&file);
+    if (lost) warn_of_lost(path, lost);
     if (ok || !why->text[0]) return ok;
     ls_message what = *why;
     ls_message_set(why, "%.120s: %.120s", path, what.text);

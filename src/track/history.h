@@ -42,10 +42,11 @@ bool ls_history_load(ls_history *history, const char *path, bool linked, ls_mess
 void ls_history_clear(ls_history *history);
 
 /* Read one file, JSON lines also piece by piece. False on failure, with the reason in `why`, which stays empty if out
- * of memory. An incomplete last line or record is ignored: it is being written, or was cut off by a crash. Zeros at the
- * end of events, which a crash of the machine leaves, are left out with a warning. */
+ * of memory. An incomplete last line or record is ignored: it is being written, or was cut off by a crash.
+ * `*lost`: how many bytes at the end of events are left out, because a disk with a journal kept the length of the file
+ * but lost its last bytes when the machine stopped: they are zeros, which may begin inside a record. */
 bool ls_history_read_jsonl(ls_history *history, const char *text, size_t size, ls_message *why);
 bool ls_history_read_csv(ls_history *history, const char *text, size_t size, ls_message *why);
-bool ls_history_read_events(ls_history *history, const char *bytes, size_t size, ls_message *why);
+bool ls_history_read_events(ls_history *history, const char *bytes, size_t size, size_t *lost, ls_message *why);
 
 #endif

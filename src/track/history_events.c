@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/crc.h"
-#include "base/log.h"
 #include "track/history.h"
 
 /* A field of a protocol buffer message. */
@@ -124,20 +123,20 @@ static bool crc_fits(const char *bytes, size_t size, const char *stored)
     return wanted == (crc >> 15 | crc << 17) + 0xa282ead8u;
 }
 
-/* A disk with a journal may keep the length of a file and lose its last bytes when the machine stops: they are zeros.
- * No record begins with a zero length and a zero checksum. */
-static bool is_lost(const char *bytes, size_t size)
+enum { HEAD = 12, TAIL = 4 }; /* bytes of a record around its event: the length and its checksum, and the event's */
+
+/* Where the zeros at the end of a file begin: its size if there are fewer than a checksum has bytes, which may be its
+ * own. */
+static size_t zeros_at(const char *bytes, size_t size)
 {
-    for (size_t i = 0; i < size; i++)
-        if (bytes[i]) return false;
-    ls_log_line(LS_LOG_WARN, "the last %zu bytes of an event file are zeros, as after a crash: they are left out",
-                size);
-    return true;
+    size_t at = size;
+    while (at > 0 && !bytes[at - 1]) at--;
+    return size - at < TAIL ? size : at;
 }
 
-bool ls_history_read_events(ls_history *history, const char *bytes, size_t size, ls_message *why)
+bool ls_history_read_events(ls_history *history, const char *bytes, size_t size, size_t *lost, ls_message *why)
 {
-    enum { HEAD = 12, TAIL = 4 };
+    *lost = 0;
     for (size_t at = 0; size - at >= HEAD;) {
         uint64_t length;
         memcpy(&length, bytes + at, sizeof length);
@@ -145,7 +144,8 @@ bool ls_history_read_events(ls_history *history, const char *bytes, size_t size,
         if (fits && (size - at < HEAD + TAIL || length > size - at - HEAD - TAIL)) return true; /* being written */
         const char *event = bytes + at + HEAD;
         if (!fits || !crc_fits(event, length, event + length)) {
-            if (at > 0 && is_lost(bytes + at, size - at)) return true;
+            size_t end = fits ? at + HEAD + length + TAIL : at + HEAD;
+            if (at > 0 && zeros_at(bytes, size) < end) return *lost = size - at, true;
             if (at == 0) ls_message_set(why, "neither JSON lines, nor a CSV table with steps, nor TensorBoard events");
             else ls_message_set(why, "the record at byte %zu is damaged", at);
             return false;

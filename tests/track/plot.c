@@ -5,6 +5,7 @@
 #include <locale.h>
 #include <math.h>
 
+#include "base/capture.h"
 #include "base/crc.h"
 #include "base/file.h"
 #include "base/memory.h"
@@ -260,17 +261,23 @@ static void what_cannot_be_read_is_refused(void)
     refuses_history(FOLDER, "line 2 is not a JSON object");
 }
 
-static void damaged_events_are_detected_and_incomplete_ones_ignored(void)
+/* The file `whole` with five values of a loss, and its bytes; to be freed. */
+static char *write_events(size_t *size)
 {
     folder_remove(FOLDER);
     ls_run *run = ls_init(NULL, NULL);
     ls_tracker_new(run, "tensorboard", .project_dir = FOLDER, .name = ".");
     for (int i = 0; i < 5; i++) ls_track(run, i, {"loss", i});
     ls_finish(run);
-    if (system("mv " FOLDER "/events.out.tfevents.* " FOLDER "/whole") != 0) return;
+    CHECK(system("mv " FOLDER "/events.out.tfevents.* " FOLDER "/whole") == 0);
+    return file_text(FOLDER "/whole", size);
+}
+
+static void damaged_events_are_detected_and_incomplete_ones_ignored(void)
+{
     size_t size = 0;
-    char *bytes = file_text(FOLDER "/whole", &size);
-    run = ls_init(NULL, NULL);
+    char *bytes = write_events(&size);
+    ls_run *run = ls_init(NULL, NULL);
     for (size_t cut = 0; cut <= size; cut++) {
         FILE *file = fopen(FOLDER "/cut", "wb");
         fwrite(bytes, 1, cut, file);
@@ -281,15 +288,6 @@ static void damaged_events_are_detected_and_incomplete_ones_ignored(void)
         ls_clear_error(run);
         ls_history_free(h);
     }
-    static const char zeros[100];
-    FILE *crashed = fopen(FOLDER "/cut", "wb");
-    fwrite(bytes, 1, size, crashed);
-    fwrite(zeros, 1, sizeof zeros, crashed);
-    fclose(crashed);
-    ls_history *good = ls_history_read(run, FOLDER "/cut");
-    CHECK_MSG(ls_history_find(good, "loss").count == 5, "zeros at the end: %s", ls_error_message(run));
-    ls_clear_error(run);
-    ls_history_free(good);
     for (size_t at = 0; at < size; at++) {
         bytes[at] ^= 0x10;
         FILE *file = fopen(FOLDER "/cut", "wb");
@@ -301,6 +299,59 @@ static void damaged_events_are_detected_and_incomplete_ones_ignored(void)
     }
     free(bytes);
     ls_finish(run);
+}
+
+/* Read a file of which the machine kept the length, but lost the bytes from `kept` on. */
+static int64_t values_after_a_crash(ls_run *run, const char *path, const char *bytes, size_t kept, size_t size)
+{
+    FILE *file = fopen(path, "wb");
+    fwrite(bytes, 1, kept, file);
+    for (size_t i = kept; i < size; i++) fputc(0, file);
+    fclose(file);
+    ls_history *h = ls_history_read(run, path);
+    CHECK_MSG(!ls_error(run), "zeros from byte %zu of %zu: %s", kept, size, ls_error_message(run));
+    ls_clear_error(run);
+    int64_t count = ls_history_find(h, "loss").count;
+    ls_history_free(h);
+    return count;
+}
+
+static int read_what_a_crash_left(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    size_t size = 0, head = 12, length = 0;
+    char *bytes = file_text(FOLDER "/whole", &size);
+    memcpy(&length, bytes, sizeof length);
+    size_t first = head + length + 4; /* the record that says what file it is */
+    int64_t most = 0;
+    for (size_t kept = first; kept <= size; kept++) {
+        int64_t count = values_after_a_crash(run, FOLDER "/crashed", bytes, kept, size + 100);
+        CHECK_MSG(count == most || count == most + 1, "%zu bytes: %d values, %d before", kept, (int)count, (int)most);
+        most = count;
+    }
+    CHECK(most == 5);
+    CHECK(values_after_a_crash(run, FOLDER "/another", bytes, size, size + 100) == 5);
+    free(bytes);
+    ls_finish(run);
+    return check_failures_here != 0;
+}
+
+static int times_in(const char *text, const char *part)
+{
+    int count = 0;
+    for (; (text = strstr(text, part)); text++) count++;
+    return count;
+}
+
+/* Zeros may begin anywhere in a record: in its length, its checksums or its values. */
+static void zeros_that_a_crash_left_are_told_once_for_each_file(void)
+{
+    static char text[100000];
+    size_t size;
+    free(write_events(&size));
+    CHECK_MSG(run_captured(NULL, read_what_a_crash_left, text, sizeof text) == 0, "%s", text);
+    CHECK_MSG(times_in(text, FOLDER "/crashed: the last ") == 1, "%s", text);
+    CHECK_MSG(times_in(text, FOLDER "/another: the last ") == 1, "%s", text);
 }
 
 /* ---- pictures ---- */
@@ -510,6 +561,7 @@ int main(int argc, char **argv)
     CHECK_RUN(every_format_reads_back_the_same);
     CHECK_RUN(what_cannot_be_read_is_refused);
     CHECK_RUN(damaged_events_are_detected_and_incomplete_ones_ignored);
+    CHECK_RUN_FORK(zeros_that_a_crash_left_are_told_once_for_each_file);
     CHECK_RUN(png_files_are_valid);
     CHECK_RUN(svg_files_are_xml);
     CHECK_RUN(histories_are_drawn_in_panels);
