@@ -81,15 +81,24 @@ static uint64_t hash_of(const char *name, const struct stat *status)
     return ls_hash_of(facts, sizeof facts);
 }
 
+/* After a failed call: keep the first folder that may not be entered, though its names may be listed. */
+static void note_closed(look *l, const char *name)
+{
+    char *closed = l->folder->closed;
+    enum { SIZE = sizeof l->folder->closed };
+    if (errno == EACCES && !*closed) snprintf(closed, SIZE, "%.*s", SIZE - 1, name);
+}
+
 /* `name`: of the folder, below the watched one; "." is the watched one. */
 static void look_into(look *l, const char *name, int depth)
 {
     char path[LS_TRACK_PATH], below[LS_TRACK_PATH];
     if (!ls_track_path(path, l->folder->path, name, NULL)) return;
     DIR *listing = opendir(path);
-    if (!listing && errno == EACCES && !*l->folder->closed)
-        snprintf(l->folder->closed, sizeof l->folder->closed, "%.*s", (int)sizeof l->folder->closed - 1, name);
-    if (!listing) return;
+    if (!listing) {
+        note_closed(l, name);
+        return;
+    }
     uint64_t version = 0, recorded = 0, life = 0;
     bool has_values = false;
     for (const struct dirent *entry; (entry = readdir(listing));) {
@@ -98,8 +107,11 @@ static void look_into(look *l, const char *name, int depth)
             l->folder->more = true;
             break;
         }
-        if (entry->d_name[0] == '.' || fstatat(dirfd(listing), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0)
+        if (entry->d_name[0] == '.') continue;
+        if (fstatat(dirfd(listing), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0) {
+            note_closed(l, name);
             continue;
+        }
         bool fits = ls_track_path(below, name, entry->d_name, NULL);
         if (S_ISDIR(status.st_mode) && fits && depth < DEEPEST) look_into(l, below, depth + 1);
         file_kind kind = S_ISREG(status.st_mode) ? kind_of(entry->d_name) : FILE_OTHER;
