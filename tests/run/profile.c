@@ -110,7 +110,7 @@ static void every_operator_is_counted_and_named(void)
 
 static void an_average_of_parameters_is_told_from_an_optimiser(void)
 {
-    ls_run *run = ls_init(NULL, NULL);
+    ls_run *run = ls_init(NULL, NULL, .device = "cpu");
     ls_ema *ema = ls_ema_new(ls_linear_new(run, 2, 2));
     ls_profile(run, .folder = FOLDER "/ema") ls_ema_update(ema);
     ls_json *trace = trace_of(FOLDER "/ema");

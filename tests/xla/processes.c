@@ -171,6 +171,12 @@ static int computes(void)
     return right ? 0 : 1;
 }
 
+/* False for a root without that capability, as in some containers. */
+static bool may_become_nobody(void)
+{
+    return geteuid() != 0 || (seteuid(65534) == 0 && seteuid(0) == 0);
+}
+
 /* The library is loaded before, in case that only root may read it. */
 static int computes_as_nobody(void)
 {
@@ -187,8 +193,10 @@ static void a_folder_that_cannot_be_written_is_told_once(void)
     folder_fresh(CACHE);
     CHECK(chmod(CACHE, 0555) == 0);
     setenv("LOCKSTEP_XLA_CACHE", CACHE, 1);
-    CHECK(run_captured("LOCKSTEP_LOG=info", computes_as_nobody, text, sizeof text) == 0);
-    CHECK_MSG(strstr(text, ": Permission denied"), "%s", text);
+    if (may_become_nobody()) {
+        CHECK(run_captured("LOCKSTEP_LOG=info", computes_as_nobody, text, sizeof text) == 0);
+        CHECK_MSG(strstr(text, ": Permission denied"), "%s", text);
+    }
     folder_remove(CACHE);
     FILE *file = fopen(CACHE, "w");
     CHECK(file && fclose(file) == 0);
