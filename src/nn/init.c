@@ -12,14 +12,6 @@ void ls_init_constant(ls_tensor *t, double value)
     ls_written(t);
 }
 
-static bool draw_into(ls_tensor *t, ls_opcode op, double a, double b)
-{
-    ls_attrs attrs = {.random = {.a = a, .b = b}};
-    ls_tensor *live =
-        ls_draw(t->run, t->storage->device, ls_view_numel(&t->view), &attrs.random.seed, &attrs.random.offset);
-    return op_submit_live(op, 0, NULL, 1, &t, &attrs, live);
-}
-
 /* `drawn` is in the CPU's memory. */
 static void write_drawn(ls_tensor *t, const ls_tensor *drawn)
 {
@@ -27,7 +19,7 @@ static void write_drawn(ls_tensor *t, const ls_tensor *drawn)
         ls_write(t, drawn->view.data, (size_t)ls_view_numel(&t->view) * ls_dtype_size(t->view.dtype));
 }
 
-/* For a device that compiles the CPU draws, whose random numbers are the same: see ls_begin_at(). */
+/* For a device that compiles, the CPU draws, whose random numbers are the same: see ls_begin_at(). */
 static void fill_drawn(ls_tensor *t, ls_opcode op, double a, double b, const char *who)
 {
     ls_run *run = ls_run_of(t);
@@ -39,10 +31,10 @@ static void fill_drawn(ls_tensor *t, ls_opcode op, double a, double b, const cha
     if (ls_device_records(t->storage->device)) {
         ls_mark mark = ls_scope_begin(run);
         ls_tensor *drawn = ls_on_host_like(t, t->view.dtype);
-        if (ls_is_valid(drawn) && draw_into(drawn, op, a, b)) write_drawn(t, drawn);
+        if (ls_is_valid(drawn) && op_draw(op, drawn, a, b)) write_drawn(t, drawn);
         ls_scope_end(run, mark, NULL);
     } else {
-        draw_into(t, op, a, b);
+        op_draw(op, t, a, b);
     }
     ls_written(t);
 }
@@ -83,7 +75,7 @@ void ls_init_trunc_normal(ls_tensor *t, double mean, double std, double low, dou
     }
     ls_mark mark = ls_scope_begin(run);
     ls_tensor *drawn = ls_on_host_like(t, LS_F32);
-    if (ls_is_valid(drawn) && draw_into(drawn, LS_OP_uniform, 0, 1)) {
+    if (ls_is_valid(drawn) && op_draw(LS_OP_uniform, drawn, 0, 1)) {
         float *x = drawn->view.data;
         double from = 2 * normal_below((low - mean) / std) - 1, to = 2 * normal_below((high - mean) / std) - 1;
         for (int64_t i = 0; i < ls_numel(drawn); i++) {

@@ -12,20 +12,17 @@ static ls_tensor *filled(ls_tensor *t, double value)
     return ls_raw_fill(t, value) ? t : &t->run->poison;
 }
 
-static ls_tensor *created(ls_opcode op, ls_tensor *t, ls_attrs attrs, bool is_random)
+static ls_tensor *drawn(ls_opcode op, ls_tensor *t, double a, double b)
 {
     if (t->life != LS_LIFE_LIVE) return t;
-    ls_tensor *live = NULL;
-    if (is_random)
-        live = ls_draw(t->run, t->storage->device, ls_view_numel(&t->view), &attrs.random.seed, &attrs.random.offset);
-    return op_submit_live(op, 0, NULL, 1, &t, &attrs, live) ? t : &t->run->poison;
+    return op_draw(op, t, a, b) ? t : &t->run->poison;
 }
 
-static ls_tensor *drawn(ls_opcode op, ls_tensor *t, double a, double b)
+static ls_tensor *drawn_float(ls_opcode op, ls_tensor *t, double a, double b)
 {
     if (t->life == LS_LIFE_LIVE && !ls_dtype_is_float(t->view.dtype))
         return op_error(t->run, op, LS_ERR_DTYPE, "%s is not a floating type", ls_dtype_name(t->view.dtype));
-    return created(op, t, (ls_attrs){.random = {.a = a, .b = b}}, true);
+    return drawn(op, t, a, b);
 }
 
 ls_tensor *ls_full_shape(ls_run *run, ls_dtype dtype, double value, ls_shape shape)
@@ -35,12 +32,12 @@ ls_tensor *ls_full_shape(ls_run *run, ls_dtype dtype, double value, ls_shape sha
 
 ls_tensor *ls_uniform_shape(ls_run *run, ls_dtype dtype, double low, double high, ls_shape shape)
 {
-    return drawn(LS_OP_uniform, ls_empty_shape(run, dtype, shape), low, high);
+    return drawn_float(LS_OP_uniform, ls_empty_shape(run, dtype, shape), low, high);
 }
 
 ls_tensor *ls_normal_shape(ls_run *run, ls_dtype dtype, double mean, double std, ls_shape shape)
 {
-    return drawn(LS_OP_normal, ls_empty_shape(run, dtype, shape), mean, std);
+    return drawn_float(LS_OP_normal, ls_empty_shape(run, dtype, shape), mean, std);
 }
 
 /* Of the shape and type of another tensor, on its device. */
@@ -63,28 +60,29 @@ ls_tensor *ls_full_like(const ls_tensor *x, double value)
 
 ls_tensor *ls_rand_like(const ls_tensor *x)
 {
-    return drawn(LS_OP_uniform, empty_like(x, "ls_rand_like"), 0, 1);
+    return drawn_float(LS_OP_uniform, empty_like(x, "ls_rand_like"), 0, 1);
 }
 
 ls_tensor *ls_randn_like(const ls_tensor *x)
 {
-    return drawn(LS_OP_normal, empty_like(x, "ls_randn_like"), 0, 1);
+    return drawn_float(LS_OP_normal, empty_like(x, "ls_randn_like"), 0, 1);
 }
 
 ls_tensor *ls_bernoulli_shape(ls_run *run, ls_dtype dtype, double p, ls_shape shape)
 {
     if (!ls_failed(run) && !(p >= 0 && p <= 1))
         return op_error(run, LS_OP_bernoulli, LS_ERR_VALUE, "probability %g is not in [0, 1]", p);
-    return created(LS_OP_bernoulli, ls_empty_shape(run, dtype, shape), (ls_attrs){.random = {.a = p}}, true);
+    return drawn(LS_OP_bernoulli, ls_empty_shape(run, dtype, shape), p, 0);
 }
 
 ls_tensor *ls_arange(ls_run *run, ls_dtype dtype, int64_t n, double start, double step)
 {
-    return created(LS_OP_arange, ls_empty_shape(run, dtype, LS_SHAPE(n)),
-                   (ls_attrs){.affine = {.scale = step, .shift = start}}, false);
+    ls_tensor *t = ls_empty_shape(run, dtype, LS_SHAPE(n));
+    ls_attrs attrs = {.affine = {.scale = step, .shift = start}};
+    return t->life == LS_LIFE_LIVE && op_submit(LS_OP_arange, 0, NULL, 1, &t, &attrs) ? t : &run->poison;
 }
 
 ls_tensor *ls_randperm(ls_run *run, int64_t n)
 {
-    return created(LS_OP_randperm, ls_empty_shape(run, LS_I64, LS_SHAPE(n)), (ls_attrs){.random = {0}}, true);
+    return drawn(LS_OP_randperm, ls_empty_shape(run, LS_I64, LS_SHAPE(n)), 0, 0);
 }

@@ -5,12 +5,8 @@
 static ls_tensor *chances(ls_tensor *like, ls_shape shape)
 {
     ls_tensor *t = op_new(like, LS_F32, shape);
-    ls_attrs attrs = {.random = {.a = 0, .b = 1}};
     if (t->life != LS_LIFE_LIVE) return t;
-    ls_tensor *live =
-        ls_draw(like->run, like->storage->device, ls_view_numel(&t->view), &attrs.random.seed, &attrs.random.offset);
-    if (!op_submit_live(LS_OP_uniform, 0, NULL, 1, &t, &attrs, live)) return &like->run->poison;
-    return ls_affine(t, -1, 1);
+    return op_draw(LS_OP_uniform, t, 0, 1) ? ls_affine(t, -1, 1) : &like->run->poison;
 }
 
 /* A race: the time of a class is exponential with its weight as rate, and the first ones are drawn, each at most once.

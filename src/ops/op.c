@@ -140,6 +140,14 @@ static bool has_gradient(int n_in, ls_tensor *const *in)
     return false;
 }
 
+bool op_draw(ls_opcode op, ls_tensor *t, double a, double b)
+{
+    ls_attrs attrs = {.random = {.a = a, .b = b}};
+    ls_tensor *live =
+        ls_draw(t->run, t->storage->device, ls_view_numel(&t->view), &attrs.random.seed, &attrs.random.offset);
+    return op_submit_live(op, 0, NULL, 1, &t, &attrs, live);
+}
+
 bool op_record(ls_opcode op, int n_in, ls_tensor *const *in, int n_out, ls_tensor *const *out, const ls_attrs *attrs,
                ls_node **node)
 {

@@ -55,6 +55,8 @@ static inline bool op_submit(ls_opcode op, int n_in, ls_tensor *const *in, int n
 {
     return op_submit_live(op, n_in, in, n_out, out, attrs, NULL);
 }
+/* Fill a tensor with the run's next random numbers; op: uniform, normal, ... with its numbers a and b. */
+bool op_draw(ls_opcode op, ls_tensor *t, double a, double b);
 bool op_record(ls_opcode op, int n_in, ls_tensor *const *in, int n_out, ls_tensor *const *out, const ls_attrs *attrs,
                ls_node **node);
 

@@ -177,22 +177,29 @@ static void check_attention(const ls_attention_kernel *kernel, int64_t queries, 
     compare("dv", &dv, keys * p.value_depth);
 }
 
+/* A quarter of the scores is dropped; the bits of the others go to `kept`. */
+static ls_attention_task one_head_with_dropout(int64_t queries, int64_t keys, uint8_t *kept)
+{
+    int64_t row = ls_attention_kept_bytes(keys);
+    return (ls_attention_task){.queries = queries,
+                               .keys = keys,
+                               .depth = 40,
+                               .value_depth = 24,
+                               .group = 1,
+                               .scale = 0.2,
+                               .drop_below = 1u << 30,
+                               .keep_scale = 4 / 3.0,
+                               .drawn_row = keys,
+                               .drawn_head = queries * keys,
+                               .kept = {kept, row, queries * row}};
+}
+
 /* Once the bits that forward left say that all was dropped, there is no dv: backward draws nothing again. */
 static void check_kept(const ls_attention_kernel *kernel)
 {
     enum { ROWS = 100 };
     static uint8_t kept[ROWS * ((ROWS + 63) / 64 * 8)];
-    ls_attention_task p = {.queries = ROWS,
-                           .keys = ROWS,
-                           .depth = 40,
-                           .value_depth = 24,
-                           .group = 1,
-                           .scale = 0.2,
-                           .drop_below = 1u << 30,
-                           .keep_scale = 4 / 3.0,
-                           .drawn_row = ROWS,
-                           .drawn_head = ROWS * ROWS,
-                           .kept = {kept, ls_attention_kept_bytes(ROWS), sizeof kept}};
+    ls_attention_task p = one_head_with_dropout(ROWS, ROWS, kept);
     ls_attention_part part = {0, ROWS, 0, ROWS};
     fill(&q), fill(&k), fill(&v), fill(&d_o);
     point(&p, false);
@@ -209,17 +216,7 @@ static void check_end_of_kept(const ls_attention_kernel *kernel)
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     uint8_t *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(pages != MAP_FAILED && mprotect(pages + page, page, PROT_NONE) == 0);
-    ls_attention_task p = {.queries = QUERIES,
-                           .keys = KEYS,
-                           .depth = 40,
-                           .value_depth = 24,
-                           .group = 1,
-                           .scale = 0.2,
-                           .drop_below = 1u << 30,
-                           .keep_scale = 4 / 3.0,
-                           .drawn_row = KEYS,
-                           .drawn_head = QUERIES * KEYS,
-                           .kept = {pages + page - BYTES, ls_attention_kept_bytes(KEYS), BYTES}};
+    ls_attention_task p = one_head_with_dropout(QUERIES, KEYS, pages + page - BYTES);
     fill(&q), fill(&k), fill(&v), fill(&d_o);
     point(&p, false);
     kernel->forward(&p, &(ls_attention_part){0, QUERIES, 0, KEYS}, scratch);
