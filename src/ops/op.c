@@ -81,6 +81,14 @@ bool op_submit_live(ls_opcode op, int n_in, ls_tensor *const *in, int n_out, ls_
     return ls_submit(run, device, &call);
 }
 
+bool op_draw(ls_opcode op, ls_tensor *t, double a, double b)
+{
+    ls_attrs attrs = {.random = {.a = a, .b = b}};
+    ls_tensor *live =
+        ls_draw(t->run, t->storage->device, ls_view_numel(&t->view), &attrs.random.seed, &attrs.random.offset);
+    return op_submit_live(op, 0, NULL, 1, &t, &attrs, live);
+}
+
 ls_tensor *op_gradient(ls_node *node, int input, ls_tensor *like, int output, int32_t *accumulate, ls_tensor **dx)
 {
     if (!ls_wants(node, input)) return NULL;
@@ -138,14 +146,6 @@ static bool has_gradient(int n_in, ls_tensor *const *in)
     for (int i = 0; i < n_in; i++)
         if (in[i] && in[i]->is_gradient) return true;
     return false;
-}
-
-bool op_draw(ls_opcode op, ls_tensor *t, double a, double b)
-{
-    ls_attrs attrs = {.random = {.a = a, .b = b}};
-    ls_tensor *live =
-        ls_draw(t->run, t->storage->device, ls_view_numel(&t->view), &attrs.random.seed, &attrs.random.offset);
-    return op_submit_live(op, 0, NULL, 1, &t, &attrs, live);
 }
 
 bool op_record(ls_opcode op, int n_in, ls_tensor *const *in, int n_out, ls_tensor *const *out, const ls_attrs *attrs,
