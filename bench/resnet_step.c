@@ -29,6 +29,14 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* Photos as bytes [N,3,size,size], channels last: what they are computed from is freed, and is no part of a step. */
+static ls_tensor *photos_new(ls_run *run, int64_t batch, int64_t size)
+{
+    ls_mark mark = ls_scope_begin(run);
+    ls_tensor *photos = ls_channels_last(ls_rand(run, LS_F32, batch, 3, size, size));
+    return ls_scope_end(run, mark, ls_cast(ls_mul_scalar(photos, 255), LS_U8));
+}
+
 int main(int argc, char **argv)
 {
     int64_t batch = 64, size = 224;
@@ -48,8 +56,7 @@ int main(int argc, char **argv)
         ls_unfreeze(ls_classifier(net));
     }
     ls_optim *adam = ls_adam_new(run, net, .lr = 1e-3);
-    ls_tensor *photo = ls_channels_last(ls_rand(run, LS_F32, batch, 3, size, size));
-    ls_tensor *image = ls_cast(ls_mul_scalar(photo, 255), LS_U8);
+    ls_tensor *image = photos_new(run, batch, size);
     ls_tensor *label = ls_cast(ls_arange(run, LS_F32, batch, 0, 37.0 / (double)batch), LS_I64);
     ls_prepare(run, net, adam);
     double took[STRETCHES], least_host = 1e30, first = 0;
