@@ -80,9 +80,11 @@ static ls_tensor *block_forward(ls_module *self, ls_tensor *x, void *user)
     (void)user;
     const block *b = (const block *)self;
     int last = b->convs - 1;
-    ls_tensor *y = x;
-    for (int i = 0; i < last; i++) y = ls_forward_conv_norm(b->conv[i], b->norm[i], y, NULL);
-    return ls_forward_conv_norm(b->conv[last], b->norm[last], y, b->downsample ? ls_forward(b->downsample, x) : x);
+    ls_carried at = {.tensor = x};
+    for (int i = 0; i < last; i++)
+        ls_carry_on(&at, b->conv[i], b->norm[i], ls_forward_conv_norm(b->conv[i], b->norm[i], at.tensor, NULL));
+    ls_tensor *shortcut = b->downsample ? ls_forward(b->downsample, x) : x;
+    return ls_forward_conv_norm(b->conv[last], b->norm[last], at.tensor, shortcut);
 }
 
 static ls_module *downsample_new(ls_run *run, const plan *p, int64_t in, int64_t out, int64_t stride)
@@ -138,10 +140,14 @@ static ls_tensor *resnet_forward(ls_module *self, ls_tensor *x, void *user)
 {
     (void)user;
     ls_module *head = ((const resnet *)self)->classifier, *conv = self->children[0].module;
-    ls_module *norm = self->children[1].module;
-    x = ls_as_conv2d(conv) ? ls_forward_conv_norm(conv, norm, x, NULL) : ls_forward_sequential_norm(conv, norm, x);
-    for (int i = 2; self->children[i].module != head; i++) x = ls_forward(self->children[i].module, x);
-    return ls_forward(head, ls_flatten(x, 1, -1));
+    ls_module *norm = self->children[1].module, *child;
+    ls_carried at = {.tensor = x};
+    ls_carry_on(&at, conv, norm,
+                ls_as_conv2d(conv) ? ls_forward_conv_norm(conv, norm, x, NULL)
+                                   : ls_forward_sequential_norm(conv, norm, x));
+    for (int i = 2; (child = self->children[i].module) != head; i++)
+        ls_carry_on(&at, child, NULL, ls_forward(child, at.tensor));
+    return ls_forward(head, ls_flatten(at.tensor, 1, -1));
 }
 
 static ls_module *stem_new(ls_run *run, stem kind, int64_t in, int64_t out)

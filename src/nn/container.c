@@ -7,13 +7,17 @@
 /* Run the children in order; a convolution and the batch norm after it run together, and so do two linear layers. */
 static ls_tensor *run_children(ls_module *self, int count, ls_tensor *x)
 {
+    ls_carried at = {.tensor = x};
     for (int i = 0; i < count; i++) {
         ls_module *child = self->children[i].module, *next = i + 1 < count ? self->children[i + 1].module : NULL;
-        if (ls_as_conv2d(child) && ls_as_batch_norm(next)) x = ls_forward_conv_norm(child, next, x, NULL), i++;
-        else if (ls_is_feed_forward(child, next)) x = ls_forward_feed_forward(child, next, x), i++;
-        else x = ls_forward(child, x);
+        bool norms = ls_as_conv2d(child) && ls_as_batch_norm(next), both = norms || ls_is_feed_forward(child, next);
+        ls_tensor *y = norms  ? ls_forward_conv_norm(child, next, at.tensor, NULL)
+                       : both ? ls_forward_feed_forward(child, next, at.tensor)
+                              : ls_forward(child, at.tensor);
+        ls_carry_on(&at, child, both ? next : NULL, y);
+        i += both;
     }
-    return x;
+    return at.tensor;
 }
 
 static ls_tensor *sequential_forward(ls_module *self, ls_tensor *x, void *user)
@@ -45,7 +49,11 @@ ls_tensor *ls_forward_sequential_norm(ls_module *sequential, ls_module *norm, ls
     bool plain = !sequential || sequential->child_count == 0 || sequential->object.prepared || sequential->hooks;
     ls_tensor *y =
         plain ? ls_forward(sequential, x) : ls_forward_as(sequential, forward_before_norm, &x, 1, &behind).item[0];
-    return behind.done ? y : ls_forward(norm, y);
+    if (behind.done) return y;
+    ls_carried at = {.tensor = x};
+    ls_carry_on(&at, sequential, NULL, y);
+    ls_carry_on(&at, norm, NULL, ls_forward(norm, y));
+    return at.tensor;
 }
 
 ls_module *ls_module_append(ls_module *list, ls_module *child)

@@ -36,8 +36,11 @@ static ls_outputs both_forward(ls_module *self, ls_tensor *const *x, int64_t n, 
 ls_tensor *ls_forward_conv_norm(ls_module *conv, ls_module *norm, ls_tensor *x, ls_tensor *residual)
 {
     if (!ls_conv_norm_is_one(conv, norm, x, residual)) {
-        ls_tensor *y = ls_forward(conv, x);
-        return residual ? ls_forward(norm, y, residual) : ls_forward(norm, y);
+        ls_carried at = {.tensor = x};
+        ls_carry_on(&at, conv, NULL, ls_forward(conv, x));
+        ls_tensor *y = at.tensor;
+        ls_carry_on(&at, norm, NULL, residual ? ls_forward(norm, y, residual) : ls_forward(norm, y));
+        return at.tensor;
     }
     ls_outputs y = ls_forward_as(conv, both_forward, (ls_tensor *[]){x, residual}, residual ? 2 : 1, norm);
     ls_forwarded_with(norm, conv, 0);

@@ -37,6 +37,17 @@ const ls_norm_layer *ls_as_layer_norm(const ls_module *module);
 /* The name for messages: "relu". */
 const char *ls_activation_name(ls_activation activation);
 
+/* A tensor that a module hands from child to child. Begin with {.tensor = x}: the input belongs to others. */
+typedef struct ls_carried {
+    ls_tensor *tensor;
+    bool is_unseen; /* only forward functions of the library have seen it, and they remember nothing */
+} ls_carried;
+
+/* `by` (and `with`, unless that is NULL) have computed y from the carried tensor, which is freed at once instead of at
+ * the end of the scope, unless it may be known elsewhere: to the caller, or to the program, whose hooks and modules see
+ * it. What the tape saved of it stays. y may be the same tensor. */
+void ls_carry_on(ls_carried *carried, const ls_module *by, const ls_module *with, ls_tensor *y);
+
 /* y = norm(conv(x)), or norm(conv(x), residual) unless that is NULL. As one operator if no gradient is needed and the
  * result in between is not either: then only rounding can differ. */
 ls_tensor *ls_forward_conv_norm(ls_module *conv, ls_module *norm, ls_tensor *x, ls_tensor *residual);

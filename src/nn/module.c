@@ -94,25 +94,27 @@ void ls_layer_says(void *layer, const char *format, ...)
     va_end(args);
 }
 
+static ls_module *programs(ls_module *module, void *user)
+{
+    if (!module) return NULL;
+    module->user = user;
+    module->is_programs = true;
+    return module;
+}
+
 ls_module *ls_module_new(ls_run *run, const char *kind, ls_forward_fn *forward, void *user)
 {
-    ls_module *module = ls_layer_new(run, kind ? kind : "module", sizeof *module, forward);
-    if (module) module->user = user;
-    return module;
+    return programs(ls_layer_new(run, kind ? kind : "module", sizeof(ls_module), forward), user);
 }
 
 ls_module *ls_module_new_n(ls_run *run, const char *kind, ls_forward_n_fn *forward, void *user)
 {
-    ls_module *module = ls_layer_new_n(run, kind ? kind : "module", sizeof *module, forward);
-    if (module) module->user = user;
-    return module;
+    return programs(ls_layer_new_n(run, kind ? kind : "module", sizeof(ls_module), forward), user);
 }
 
 ls_module *ls_module_new_all(ls_run *run, const char *kind, ls_forward_all_fn *forward, void *user)
 {
-    ls_module *module = ls_layer_new_all(run, kind ? kind : "module", sizeof *module, forward);
-    if (module) module->user = user;
-    return module;
+    return programs(ls_layer_new_all(run, kind ? kind : "module", sizeof(ls_module), forward), user);
 }
 
 static void free_tree(ls_module *module)

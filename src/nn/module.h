@@ -36,6 +36,7 @@ struct ls_module {
     ls_forward_n_fn *forward_n;
     ls_forward_all_fn *forward_all;
     void *user;
+    bool is_programs; /* its forward function is the program's, which may remember the tensors it sees */
     bool training;
     bool recomputes;        /* see ls_set_recompute() */
     bool has_weight;        /* the layer is an ls_weighted_layer */

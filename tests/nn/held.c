@@ -1,0 +1,186 @@
+/* held.c - how much memory modules hold while they run, and for how long. */
+#include <lockstep.h>
+
+#include "check.h"
+
+enum { NUMBERS = 1 << 16, BYTES = 4 * NUMBERS };
+
+static ls_tensor *numbers_new(ls_run *run)
+{
+    return ls_reshape(ls_arange(run, LS_F32, NUMBERS, -2, 4.0 / NUMBERS), 1, 4, 128, 128);
+}
+
+/* What a forward pass without gradients holds at most, beside its input and the parameters. */
+static size_t most_held(ls_run *run, ls_module *net, ls_tensor *x)
+{
+    size_t before = ls_memory(run).in_use;
+    CHECK(before > ls_memory(run).peak / 2); /* else making the network may have held more */
+    ls_no_grad_begin(run);
+    ls_drop(ls_forward(net, x));
+    ls_no_grad_end(run);
+    return ls_memory(run).peak - before;
+}
+
+static void a_sequential_holds_two_results_at_a_time(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    ls_module *net = ls_sequential_new(run, ls_tanh_new(run), ls_flatten_new(run), ls_relu_new(run),
+                                       ls_dropout_new(run, 0), ls_tanh_new(run), ls_sigmoid_new(run));
+    ls_tensor *x = numbers_new(run);
+    size_t most = most_held(run, net, x);
+    CHECK_MSG(most == 2 * BYTES, "%zu", most);
+    CHECK(ls_finish(run) == 0);
+}
+
+static void a_nested_one_holds_its_input_as_well(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    ls_module *net = ls_sequential_new_n(run, NULL, 0);
+    for (int i = 0; i < 3; i++)
+        ls_module_append(
+            net, ls_sequential_new(run, ls_tanh_new(run), ls_identity_new(run), ls_relu_new(run), ls_tanh_new(run)));
+    ls_tensor *x = numbers_new(run);
+    size_t most = most_held(run, net, x);
+    CHECK_MSG(most == 3 * BYTES, "%zu", most);
+    CHECK(ls_finish(run) == 0);
+}
+
+static void inputs_and_outputs_stay(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    ls_module *nothing = ls_sequential_new(run, ls_identity_new(run), ls_identity_new(run));
+    ls_module *net = ls_sequential_new(run, nothing, ls_relu_new(run), nothing, ls_flatten_new(run), nothing);
+    ls_tensor *x = numbers_new(run), *y = ls_forward(net, x);
+    CHECK(ls_forward(nothing, x) == x);
+    CHECK_NEAR(ls_item(ls_mean(x)), 0, 1e-3);
+    CHECK_NEAR(ls_item(ls_mean(y)), 0.5, 1e-3);
+    CHECK(ls_finish(run) == 0);
+}
+
+static void gradients_are_those_of_the_operators(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    ls_module *net = ls_sequential_new(run, ls_tanh_new(run), ls_relu_new(run), ls_gelu_new(run), ls_flatten_new(run));
+    ls_tensor *x = ls_set_requires_grad(numbers_new(run), true), *same = ls_set_requires_grad(numbers_new(run), true);
+    for (int recomputed = 0; recomputed < 2; recomputed++) {
+        ls_set_recompute(net, recomputed);
+        ls_backward(run, ls_sum(ls_forward(net, x)));
+        ls_backward(run, ls_sum(ls_gelu(ls_relu(ls_tanh(same)))));
+        CHECK_NEAR(ls_item(ls_norm(ls_sub(ls_grad(x), ls_grad(same)))), 0, 1e-5);
+    }
+    CHECK(ls_finish(run) == 0);
+}
+
+/* ---- what the program remembers ---- */
+
+static ls_tensor *remember(ls_module *self, ls_tensor *x, void *user)
+{
+    (void)self;
+    *(ls_tensor **)user = x;
+    return x;
+}
+
+static ls_tensor *add_remembered(ls_module *self, ls_tensor *x, void *user)
+{
+    (void)self;
+    return ls_add(x, *(ls_tensor **)user);
+}
+
+static ls_tensor *make_and_remember(ls_module *self, ls_tensor *x, void *user)
+{
+    return remember(self, ls_neg(x), user);
+}
+
+static void modules_of_the_program_may_remember_what_they_see(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    ls_tensor *seen = NULL, *made = NULL, *x = numbers_new(run);
+    ls_module *inner = ls_sequential_new(run, ls_module_new(run, "Remember", remember, &seen));
+    ls_module *net = ls_sequential_new(run, ls_tanh_new(run), ls_identity_new(run), inner, ls_identity_new(run),
+                                       ls_tanh_new(run), ls_module_new(run, "Make", make_and_remember, &made),
+                                       ls_relu_new(run), ls_module_new(run, "Add", add_remembered, &seen),
+                                       ls_module_new(run, "Add", add_remembered, &made));
+    ls_tensor *first = ls_tanh(x), *second = ls_tanh(first);
+    ls_tensor *wanted = ls_sub(ls_add(ls_relu(ls_neg(second)), first), second);
+    CHECK_NEAR(ls_item(ls_norm(ls_sub(ls_forward(net, x), wanted))), 0, 1e-5);
+    CHECK(ls_finish(run) == 0);
+}
+
+static void remember_output(ls_module *module, ls_tensor *const *inputs, int64_t n, ls_outputs *outputs, void *user)
+{
+    (void)module, (void)inputs, (void)n;
+    *(ls_tensor **)user = outputs->item[0];
+}
+
+static void remember_input(ls_module *module, ls_tensor **inputs, int64_t n, void *user)
+{
+    (void)module, (void)n;
+    *(ls_tensor **)user = inputs[0];
+}
+
+static void keep_input(ls_module *module, ls_tensor **inputs, int64_t n, void *user)
+{
+    remember_input(module, inputs, n, user);
+    ls_keep(inputs[0]);
+}
+
+static void subtract_remembered(ls_module *module, ls_tensor *const *inputs, int64_t n, ls_outputs *outputs, void *user)
+{
+    (void)module, (void)inputs, (void)n;
+    outputs->item[0] = ls_sub(outputs->item[0], *(ls_tensor **)user);
+}
+
+static void hooks_may_remember_what_they_see(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    ls_tensor *after = NULL, *before = NULL, *kept = NULL, *x = numbers_new(run);
+    ls_module *relu = ls_relu_new(run), *squash = ls_tanh_new(run), *last = ls_identity_new(run);
+    ls_module *net = ls_sequential_new(run, ls_tanh_new(run), ls_sequential_new(run, relu),
+                                       ls_sequential_new(run, squash), ls_sigmoid_new(run), last);
+    ls_register_forward_hook(relu, remember_output, &after);
+    ls_register_forward_pre_hook(relu, remember_input, &before);
+    ls_register_forward_pre_hook(squash, keep_input, &kept);
+    ls_register_forward_hook(last, subtract_remembered, &after);
+    ls_register_forward_hook(last, subtract_remembered, &before);
+    ls_tensor *first = ls_tanh(x), *second = ls_relu(first);
+    ls_tensor *wanted = ls_sub(ls_sub(ls_sigmoid(ls_tanh(second)), second), first);
+    CHECK_NEAR(ls_item(ls_norm(ls_sub(ls_forward(net, x), wanted))), 0, 1e-5);
+    CHECK_NEAR(ls_item(ls_norm(ls_sub(kept, second))), 0, 1e-5);
+    CHECK(ls_finish(run) == 0);
+}
+
+/* ---- residual networks ---- */
+
+enum { PIXELS = 16 * 16, PHOTOS = 4 };
+
+/* The block that holds most has an input of 8 channels, another 8 before its last convolution, and a shortcut and a
+ * result of 32. */
+static void a_residual_network_holds_one_block(void)
+{
+    static const char *const networks[] = {"resnet14t", "resnet26d", "resnet50d", "resnet50"};
+    for (int i = 0; i < 4; i++) {
+        ls_run *run = ls_init(NULL, NULL, .seed = 1);
+        ls_module *net = ls_resnet_new(run, networks[i], .classes = 2, .width = 8);
+        ls_tensor *photos = ls_randn(run, LS_F32, PHOTOS, 3, 64, 64);
+        for (int training = 0; training < 2; training++) {
+            if (!training) ls_eval(net);
+            else ls_train(net);
+            size_t most = most_held(run, net, photos), wanted = (size_t)PHOTOS * PIXELS * (8 + 8 + 32 + 32) * 4;
+            CHECK_MSG(most <= wanted + 4096, "%s: %zu instead of %zu", networks[i], most, wanted);
+        }
+        CHECK(ls_finish(run) == 0);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) check_filter = argv[1];
+    CHECK_RUN(a_sequential_holds_two_results_at_a_time);
+    CHECK_RUN(a_nested_one_holds_its_input_as_well);
+    CHECK_RUN(inputs_and_outputs_stay);
+    CHECK_RUN(gradients_are_those_of_the_operators);
+    CHECK_RUN(modules_of_the_program_may_remember_what_they_see);
+    CHECK_RUN(hooks_may_remember_what_they_see);
+    CHECK_RUN(a_residual_network_holds_one_block);
+    return check_done();
+}
