@@ -104,6 +104,15 @@ ls_tensor *ls_batch_norm_sized(ls_tensor *x, const ls_batch_norm_opts *given, si
     return out[0];
 }
 
+/* The gradient of the residual is dy where the ReLU let it through: it takes the place of dy, if nobody else needs
+ * that. */
+static ls_tensor *residual_gradient(ls_node *node, ls_tensor *dy, const ls_tensor *x, const ls_tensor *mask)
+{
+    if (!mask) return dy;
+    ls_tensor *taken = ls_grad_taken(node, 0);
+    return taken && ls_views_match(&x->view, &taken->view) ? taken : ls_tensor_new_like(x, dy->view.dtype);
+}
+
 BACK(batch_norm)
 {
     ls_tensor *x = node->saved[0], *mask = node->saved[1];
@@ -115,7 +124,7 @@ BACK(batch_norm)
         return;
     }
     if (ls_wants(node, 0)) dx[0] = ls_tensor_new_like(x, node->in[0].dtype);
-    if (ls_wants(node, 5)) dx[5] = mask ? ls_tensor_new_like(x, dy[0]->view.dtype) : dy[0];
+    if (ls_wants(node, 5)) dx[5] = residual_gradient(node, dy[0], x, mask);
     int32_t *accumulate = &node->attrs.norm.accumulate;
     ls_tensor *out[4] = {dx[0], op_gradient(node, 1, x, 1, accumulate, dx), op_gradient(node, 2, x, 2, accumulate, dx),
                          mask ? dx[5] : NULL};

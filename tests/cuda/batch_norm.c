@@ -168,8 +168,17 @@ static void check(layer l)
         bare_compare("running_mean", l.c, o.running_mean->value, running_mean, narrow);
         bare_compare("running_var", l.c, o.running_var->value, running_var, narrow);
         if (l.relu) bare_compare("bits that differ", 1, (double[]){(double)differ}, (double[]){0}, 0);
-        if (l.residual && l.relu)
+        if (l.residual && l.relu) {
             bare_compare("dresidual", o.dresidual->numel, o.dresidual->value, dresidual, rounding);
+            backward.out[1] = backward.out[2] = NULL;
+            backward.out[3] = backward.in[0];
+            if (bare_run(&backward)) {
+                bare_fetch(o.dx);
+                bare_fetch(o.dy);
+                bare_compare("dx beside dresidual over dy", o.dx->numel, o.dx->value, dx, rounding);
+                bare_compare("dresidual over dy", o.dy->numel, o.dy->value, dresidual, rounding);
+            }
+        }
     }
     double *all[] = {running_mean, running_var, dweight, dbias, y, dx, dresidual};
     for (int i = 0; i < 7; i++) free(all[i]);

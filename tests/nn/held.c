@@ -172,6 +172,55 @@ static void a_residual_network_holds_one_block(void)
     }
 }
 
+/* ---- batch norms with residuals ---- */
+
+/* y = relu(x normalised + residual) */
+typedef struct joined {
+    ls_tensor *x, *residual, *y;
+} joined;
+
+static joined join(ls_run *run, ls_dtype dtype, bool last)
+{
+    ls_tensor *numbers[2];
+    for (int i = 0; i < 2; i++) {
+        ls_tensor *drawn = ls_cast(ls_randn(run, LS_F32, 4, 16, 32, 32), dtype);
+        numbers[i] = ls_set_requires_grad(ls_detach(last ? ls_channels_last(drawn) : drawn), true);
+    }
+    joined j = {.x = numbers[0], .residual = numbers[1]};
+    j.y = ls_batch_norm(j.x, .residual = j.residual, .training = true, .activation = LS_ACT_RELU);
+    return j;
+}
+
+static void the_gradient_of_a_residual_takes_the_place_of_the_sums(void)
+{
+    static const ls_dtype dtypes[] = {LS_F32, LS_BF16, LS_F16, LS_F64};
+    for (int i = 0; i < 8; i++) {
+        ls_run *run = ls_init(NULL, NULL, .seed = 1);
+        ls_dtype dtype = dtypes[i / 2];
+        joined j = join(run, dtype, i % 2);
+        size_t before = ls_memory(run).in_use, bytes = NUMBERS * ls_dtype_size(dtype);
+        ls_backward(run, ls_sum(ls_leaky_relu(j.y, 0.5))); /* dy = 1, or 0.5 where y is 0 */
+        size_t most = ls_memory(run).peak - before;
+        CHECK_MSG(most < bytes * 7 / 2, "%d: %zu", i, most); /* the result, dy and the gradient of x */
+        CHECK(ls_item(ls_norm(ls_sub(ls_grad(j.residual), ls_cast(ls_gt_scalar(j.y, 0), dtype)))) == 0);
+        CHECK(ls_finish(run) == 0);
+    }
+}
+
+static void gradients_that_others_need_are_left_alone(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .seed = 1);
+    joined a = join(run, LS_F32, true), b = join(run, LS_F32, true);
+    ls_tensor *sum = ls_add(a.y, b.y);
+    ls_backward(run, ls_mul_scalar(ls_sum(ls_square(sum)), 0.5)); /* the gradient of both is their sum */
+    joined both[] = {a, b};
+    for (int i = 0; i < 2; i++) {
+        ls_tensor *wanted = ls_mul(sum, ls_cast(ls_gt_scalar(both[i].y, 0), LS_F32));
+        CHECK_NEAR(ls_item(ls_norm(ls_sub(ls_grad(both[i].residual), wanted))), 0, 1e-5);
+    }
+    CHECK(ls_finish(run) == 0);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
@@ -182,5 +231,7 @@ int main(int argc, char **argv)
     CHECK_RUN(modules_of_the_program_may_remember_what_they_see);
     CHECK_RUN(hooks_may_remember_what_they_see);
     CHECK_RUN(a_residual_network_holds_one_block);
+    CHECK_RUN(the_gradient_of_a_residual_takes_the_place_of_the_sums);
+    CHECK_RUN(gradients_that_others_need_are_left_alone);
     return check_done();
 }

@@ -282,8 +282,8 @@ static void write_dx(const batch *b, const ls_block *block, int64_t row, int64_t
 /* in: dy, x [N,C] or [N,C,...], mask [rows, bytes]? (given when ReLU was fused), mean [C], rstd [C], weight [C]?
  * out: dx?, dweight [C]?, dbias [C]?, dresidual (as x)? (absent: not wanted)
  * attrs.norm.training: mean and rstd are those that forward saved. Otherwise mean and *variance* are the running ones,
- * and constants. attrs.norm.accumulate: dweight, dbias. dresidual = dy where the mask is set. dy, x, dx and dresidual
- * are of one type, vectors of any floating type. */
+ * and constants. attrs.norm.accumulate: dweight, dbias. dresidual = dy where the mask is set, and may be in the place
+ * of dy, element by element. dy, x, dx and dresidual are of one type, vectors of any floating type. */
 ls_status ls_cpu_batch_norm_grad(const ls_call *call, ls_message *why)
 {
     const ls_operand *x = call->in[1], *dx = call->out[0], *dweight = call->out[1], *dbias = call->out[2];
