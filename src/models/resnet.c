@@ -91,8 +91,10 @@ static ls_module *downsample_new(ls_run *run, const plan *p, int64_t in, int64_t
 {
     bool pooled = p->stem != STEM_PLAIN;
     ls_module *path = ls_sequential_new_n(run, NULL, 0);
-    if (pooled && stride > 1)
-        ls_module_add(path, "0", ls_avg_pool2d_new(run, stride, .ceil_mode = true, .count_include_pad = false));
+    if (pooled && stride > 1) {
+        ls_module *pool = ls_avg_pool2d_new(run, stride, .ceil_mode = true, .count_include_pad = false);
+        ls_pool_comes_again(ls_module_add(path, "0", pool)); /* the first convolution of the block keeps its input */
+    }
     ls_module_add(path, pooled ? "1" : "0", conv_new(run, in, out, 1, pooled ? 1 : stride));
     ls_module_add(path, pooled ? "2" : "1", norm_new(run, out, LS_ACT_NONE));
     return path;

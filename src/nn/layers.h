@@ -55,6 +55,10 @@ bool ls_conv_norm_is_one(const ls_module *conv, const ls_module *norm, ls_tensor
 /* The same for a Sequential, whose last child may be a convolution. */
 ls_tensor *ls_forward_sequential_norm(ls_module *sequential, ls_module *norm, ls_tensor *x);
 
+/* For an AvgPool2d whose input is needed for gradients anyway: what a convolution reads of its result is made again in
+ * backward, instead of being kept. Accepts NULL. */
+void ls_pool_comes_again(ls_module *pool);
+
 /* Set a row of an embedding's weight to 0: the initial value of the padding row. */
 void ls_embedding_clear_row(ls_tensor *weight, int64_t row);
 

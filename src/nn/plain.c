@@ -1,5 +1,6 @@
 /* plain.c - layers without parameters: activations, dropout, pooling, reshaping. */
-#include "nn/module.h"
+#include "nn/layers.h"
+#include "ops/op.h"
 
 /* ---- one operator without settings ---- */
 
@@ -122,6 +123,11 @@ static ls_tensor *pool_forward(ls_module *self, ls_tensor *x, void *user)
     (void)user;
     const pool *p = (const pool *)self;
     return p->apply(x, p->kernel, &p->opts, LS_OPTS_SIZE(ls_pool2d_opts));
+}
+
+void ls_pool_comes_again(ls_module *module)
+{
+    if (module) ((pool *)module)->apply = ls_avg_pool2d_again;
 }
 
 static ls_module *pool_new(ls_run *run, const char *kind, pool_fn *apply, int64_t kernel, ls_pool2d_opts opts)

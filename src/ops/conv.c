@@ -96,7 +96,7 @@ ls_tensor *ls_conv2d_sized(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, con
     ls_node *node;
     if (!op_run(LS_OP_conv2d, 3, in, 1, &y, &attrs, &node)) return &run->poison;
     if (node) {
-        ls_save(node, ls_wants(node, 1) ? in[0] : NULL);
+        ls_save(node, ls_wants(node, 1) && !op_comes_again(in[0]) ? in[0] : NULL);
         ls_save(node, ls_wants(node, 0) ? weight : NULL);
     }
     return y;
@@ -185,7 +185,8 @@ BACK(conv2d)
 {
     ls_tensor *x = node->saved[0], *weight = node->saved[1];
     input_gradient(node, LS_OP_conv2d_dinput, dy[0], weight, dx);
-    weight_gradient(node, dy[0], x, dx);
+    if (!x && ls_wants(node, 1)) x = op_again(node, 0);
+    if (x) weight_gradient(node, dy[0], x, dx);
     op_channel_gradient(node, 2, dy[0], dx);
 }
 

@@ -163,6 +163,15 @@ ls_tensor *ls_linears(ls_tensor *x, int n, ls_tensor *const *weights, ls_tensor 
 ls_tensor *ls_feed_forward(ls_tensor *x, ls_tensor *const weights[2], ls_tensor *const biases[2],
                            ls_activation activation);
 
+/* ls_avg_pool2d() whose result is not kept for the gradients of a convolution: it is made again from x, if the memory
+ * of that is kept for others anyway. */
+ls_tensor *ls_avg_pool2d_again(ls_tensor *x, int64_t kernel, const ls_pool2d_opts *opts, size_t opts_size);
+/* Is t such a result, unchanged? Then an operator that reads it need not save it: */
+bool op_comes_again(const ls_tensor *t);
+/* In backward, an input that was not saved therefore. NULL if a walk before has used up what it is made from: this one
+ * fails when it gets there. */
+ls_tensor *op_again(const ls_node *node, int input);
+
 /* May a norm train on this batch [N,C,...]? One value per channel has no variance: that is an error. */
 bool ls_batch_norm_can_train(ls_run *run, ls_opcode op, ls_shape batch);
 

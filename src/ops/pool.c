@@ -78,9 +78,8 @@ BACK(max_pool2d)
     dx[0] = pool_gradient(node, LS_OP_max_pool2d_grad, 2, (ls_tensor *[]){dy[0], node->saved[0]});
 }
 
-ls_tensor *ls_avg_pool2d_sized(ls_tensor *x, int64_t kernel, const ls_pool2d_opts *opts, size_t opts_size)
+static ls_tensor *avg_pool2d(ls_tensor *x, int64_t kernel, ls_pool2d_opts geometry, bool again)
 {
-    ls_pool2d_opts geometry = LS_OPTS_READ(ls_pool2d_opts, opts, opts_size);
     ls_run *run = op_begin(LS_OP_avg_pool2d, 1, 1, &x);
     if (!run) return op_poison(x);
     ls_attrs attrs = {.pool = {.count_include_pad = geometry.count_include_pad}};
@@ -92,13 +91,45 @@ ls_tensor *ls_avg_pool2d_sized(ls_tensor *x, int64_t kernel, const ls_pool2d_opt
         return op_error(run, LS_OP_avg_pool2d, LS_ERR_VALUE, "mean pooling has no dilation");
     ls_tensor *y = image_like(x, x->view.dtype, shape);
     ls_node *node;
-    return op_run(LS_OP_avg_pool2d, 1, &x, 1, &y, &attrs, &node) ? y : &run->poison;
+    if (!op_run(LS_OP_avg_pool2d, 1, &x, 1, &y, &attrs, &node)) return &run->poison;
+    if (again && x->storage->refs > 1) ls_save(node, x); /* else nobody keeps it, and it is larger than y */
+    return y;
+}
+
+ls_tensor *ls_avg_pool2d_sized(ls_tensor *x, int64_t kernel, const ls_pool2d_opts *opts, size_t opts_size)
+{
+    return avg_pool2d(x, kernel, LS_OPTS_READ(ls_pool2d_opts, opts, opts_size), false);
 }
 
 BACK(avg_pool2d)
 {
     dx[0] = pool_gradient(node, LS_OP_avg_pool2d_grad, 1, dy);
 }
+
+/* ---- mean pooling that is made again ---- */
+
+ls_tensor *ls_avg_pool2d_again(ls_tensor *x, int64_t kernel, const ls_pool2d_opts *opts, size_t opts_size)
+{
+    return avg_pool2d(x, kernel, LS_OPTS_READ(ls_pool2d_opts, opts, opts_size), true);
+}
+
+bool op_comes_again(const ls_tensor *t)
+{
+    const ls_node *pool = t->node;
+    bool is_pooled = pool && pool->op && pool->op->code == LS_OP_avg_pool2d;
+    return is_pooled && pool->n_saved && !pool->replay && t->storage->version == 0;
+}
+
+ls_tensor *op_again(const ls_node *node, int input)
+{
+    const ls_edge *edge = &node->in[input];
+    const ls_node *pool = edge->node;
+    if (!pool || !pool->n_saved) return NULL;
+    ls_tensor *x = pool->saved[0], *y = image_like(x, edge->dtype, edge->shape);
+    return op_submit(LS_OP_avg_pool2d, 1, &x, 1, &y, &pool->attrs) ? y : NULL;
+}
+
+/* ---- pooling to a size, and resizing ---- */
 
 ls_tensor *ls_adaptive_avg_pool2d(ls_tensor *x, int64_t height, int64_t width)
 {

@@ -172,6 +172,112 @@ static void a_residual_network_holds_one_block(void)
     }
 }
 
+static void copy_output(ls_module *module, ls_tensor *const *inputs, int64_t n, ls_outputs *outputs, void *user)
+{
+    (void)module, (void)inputs, (void)n, (void)user;
+    outputs->item[0] = ls_add_scalar(outputs->item[0], 0);
+}
+
+static void double_output(ls_module *module, ls_tensor *const *inputs, int64_t n, ls_outputs *outputs, void *user)
+{
+    (void)module, (void)inputs, (void)n, (void)user;
+    ls_assign(outputs->item[0], ls_mul_scalar(ls_detach(outputs->item[0]), 2));
+}
+
+static void copy_and_double_output(ls_module *module, ls_tensor *const *inputs, int64_t n, ls_outputs *outputs,
+                                   void *user)
+{
+    copy_output(module, inputs, n, outputs, user);
+    double_output(module, inputs, n, outputs, user);
+}
+
+typedef struct training {
+    size_t held;  /* for backward */
+    double slope; /* of the weights that read averages */
+} training;
+
+/* What is done to the three blocks whose shortcuts begin with averages. */
+typedef struct change {
+    ls_forward_hook_fn *hook; /* of the averages */
+    const char *recomputed, *frozen;
+} change;
+
+static training train(change with)
+{
+    ls_run *run = ls_init(NULL, NULL, .seed = 1);
+    ls_module *net = ls_resnet_new(run, "resnet14t", .classes = 2, .width = 8);
+    ls_tensor *photos = ls_set_requires_grad(ls_randn(run, LS_F32, PHOTOS, 3, 64, 64), true);
+    ls_module *blocks[3];
+    for (int i = 0; i < 3; i++) {
+        char name[] = {'l', 'a', 'y', 'e', 'r', (char)('2' + i), '.', '0', '\0'};
+        blocks[i] = ls_child(net, name);
+        ls_init_constant(ls_module_tensor(blocks[i], "bn3.weight"), 0.5);
+        if (with.hook) ls_register_forward_hook(ls_child(blocks[i], "downsample.0"), with.hook, NULL);
+        if (with.recomputed) ls_set_recompute(ls_child(blocks[i], with.recomputed), true);
+        if (with.frozen) ls_freeze(ls_child(blocks[i], with.frozen));
+    }
+    size_t before = ls_memory(run).in_use;
+    ls_tensor *loss = ls_sum(ls_square(ls_forward(net, photos)));
+    training done = {.held = ls_memory(run).in_use - before};
+    ls_backward(run, loss);
+    for (int i = 0; i < 3; i++)
+        done.slope += ls_item(ls_norm(ls_grad(ls_module_tensor(blocks[i], "downsample.1.weight"))));
+    CHECK(done.slope > 0);
+    CHECK(ls_finish(run) == 0);
+    return done;
+}
+
+static void averages_before_shortcuts_are_made_again(void)
+{
+    training made = train((change){0}), kept = train((change){.hook = copy_output});
+    size_t averages = (size_t)PHOTOS * PIXELS * (32 / 4 + 64 / 16 + 128 / 64) * 4;
+    CHECK_MSG(kept.held - made.held == averages, "%zu and %zu, a difference of %zu", kept.held, made.held, averages);
+    CHECK(made.slope == kept.slope);
+}
+
+static void averages_are_kept_if_nobody_keeps_what_they_are_made_from(void)
+{
+    training all = train((change){.hook = copy_output}), few = train((change){.frozen = "conv1"});
+    size_t inputs = (size_t)PHOTOS * PIXELS * (32 + 64 / 4 + 128 / 16) * 4;
+    CHECK_MSG(all.held - few.held == inputs, "%zu and %zu, a difference of %zu", all.held, few.held, inputs);
+    CHECK(all.slope == few.slope);
+}
+
+static void averages_may_be_recomputed_as_well(void)
+{
+    static const char *const parts[] = {"downsample", "downsample.0", "downsample.1", "conv1"};
+    double slope = train((change){0}).slope;
+    for (int i = 0; i < 4; i++) CHECK(train((change){.recomputed = parts[i]}).slope == slope);
+}
+
+static void averages_that_were_changed_are_kept(void)
+{
+    double slope = train((change){.hook = double_output}).slope;
+    CHECK(slope == train((change){.hook = copy_and_double_output}).slope && slope != train((change){0}).slope);
+}
+
+static void keep_output(ls_module *module, ls_tensor *const *inputs, int64_t n, ls_outputs *outputs, void *user)
+{
+    remember_output(module, inputs, n, outputs, user);
+    ls_keep(outputs->item[0]);
+}
+
+static void averages_that_a_walk_has_used_up_are_an_error(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .seed = 1);
+    ls_module *net = ls_resnet_new(run, "resnet14t", .classes = 2, .width = 8);
+    ls_tensor *averages = NULL;
+    ls_register_forward_hook(ls_child(net, "layer4.0.downsample.0"), keep_output, &averages);
+    ls_tensor *loss = ls_sum(ls_forward(net, ls_randn(run, LS_F32, PHOTOS, 3, 64, 64)));
+    ls_backward(run, ls_sum(averages));
+    CHECK(ls_error(run) == LS_OK);
+    ls_backward(run, loss);
+    CHECK(ls_error(run) == LS_ERR_STATE);
+    CHECK_MSG(strstr(ls_error_message(run), "avg_pool2d: this graph was used before"), "%s", ls_error_message(run));
+    ls_clear_error(run);
+    CHECK(ls_finish(run) == 0);
+}
+
 /* ---- batch norms with residuals ---- */
 
 /* y = relu(x normalised + residual) */
@@ -231,6 +337,11 @@ int main(int argc, char **argv)
     CHECK_RUN(modules_of_the_program_may_remember_what_they_see);
     CHECK_RUN(hooks_may_remember_what_they_see);
     CHECK_RUN(a_residual_network_holds_one_block);
+    CHECK_RUN(averages_before_shortcuts_are_made_again);
+    CHECK_RUN(averages_are_kept_if_nobody_keeps_what_they_are_made_from);
+    CHECK_RUN(averages_may_be_recomputed_as_well);
+    CHECK_RUN(averages_that_were_changed_are_kept);
+    CHECK_RUN(averages_that_a_walk_has_used_up_are_an_error);
     CHECK_RUN(the_gradient_of_a_residual_takes_the_place_of_the_sums);
     CHECK_RUN(gradients_that_others_need_are_left_alone);
     return check_done();
