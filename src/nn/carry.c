@@ -1,11 +1,12 @@
 /* carry.c - tensors on their way from one module to the next. */
 #include "nn/layers.h"
 
-/* Is all code of the module and of what is in it the library's? NULL: yes. */
+/* Is all code of the module and of what is in it the library's? NULL: yes. A hook may have removed itself: one that was
+ * ever there counts. */
 static bool keeps_to_itself(const ls_module *module)
 {
     if (!module) return true;
-    if (module->is_programs || module->hooks) return false;
+    if (module->is_programs || module->hook_serial) return false;
     for (int i = 0; i < module->child_count; i++)
         if (!keeps_to_itself(module->children[i].module)) return false;
     return true;

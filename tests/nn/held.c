@@ -149,6 +149,31 @@ static void hooks_may_remember_what_they_see(void)
     CHECK(ls_finish(run) == 0);
 }
 
+/* A hook that is called once. */
+typedef struct once {
+    ls_hook *hook;
+    ls_tensor *seen;
+} once;
+
+static void remember_once(ls_module *module, ls_tensor *const *inputs, int64_t n, ls_outputs *outputs, void *user)
+{
+    once *o = user;
+    remember_output(module, inputs, n, outputs, &o->seen);
+    ls_hook_remove(o->hook);
+}
+
+static void hooks_that_are_gone_may_have_remembered_it(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    ls_module *net = ls_sequential_new(run, ls_tanh_new(run), ls_relu_new(run), ls_sigmoid_new(run));
+    once o = {0};
+    o.hook = ls_register_forward_hook(ls_child(net, "0"), remember_once, &o);
+    ls_register_forward_hook(ls_child(net, "2"), subtract_remembered, &o.seen);
+    ls_tensor *x = numbers_new(run), *first = ls_tanh(x), *wanted = ls_sub(ls_sigmoid(ls_relu(first)), first);
+    CHECK_NEAR(ls_item(ls_norm(ls_sub(ls_forward(net, x), wanted))), 0, 1e-5);
+    CHECK(ls_finish(run) == 0);
+}
+
 /* ---- residual networks ---- */
 
 enum { PIXELS = 16 * 16, PHOTOS = 4 };
@@ -336,6 +361,7 @@ int main(int argc, char **argv)
     CHECK_RUN(gradients_are_those_of_the_operators);
     CHECK_RUN(modules_of_the_program_may_remember_what_they_see);
     CHECK_RUN(hooks_may_remember_what_they_see);
+    CHECK_RUN(hooks_that_are_gone_may_have_remembered_it);
     CHECK_RUN(a_residual_network_holds_one_block);
     CHECK_RUN(averages_before_shortcuts_are_made_again);
     CHECK_RUN(averages_are_kept_if_nobody_keeps_what_they_are_made_from);
