@@ -3,6 +3,7 @@
  * Two memory orders. If channels are adjacent (channels last, or [N,C]) rows are pixels and coefficients run along the
  * row; otherwise rows are planes of one channel each. Both directions read the batch twice: once to gather
  * two statistics per channel, per block of rows and merged in order, once to write the result. */
+#include "device/cpu/channels.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/rows.h"
 #include "kernels/norm.h"
@@ -144,17 +145,6 @@ static void write_rows(void *arg, const ls_block *block)
         b->write(b, block, row, rows, b->pixels ? 0 : (block->first + row) % b->channels);
 }
 
-/* Element i of an optional vector. */
-static double element(const ls_operand *vector, int64_t i, double absent)
-{
-    return vector ? ls_get(vector->dtype, vector->data, i * vector->stride[0]) : absent;
-}
-
-static void set_element(const ls_operand *vector, int64_t i, double value)
-{
-    if (vector) ls_put(vector->dtype, vector->data, i * vector->stride[0], value);
-}
-
 /* ---- Forward ----------------------------------------------------------------------------------------------------- */
 
 /* Mean and sum of squared deviations. */
@@ -164,18 +154,6 @@ static void gather_moments(const batch *b, const ls_block *block, tile t, double
     if (b->pixels)
         b->reduce->columns[b->dtype][LS_SUMMARY_MOMENTS](b->dtype, x.data, t.rows, x.pitch, t.columns, mean, m2);
     else b->reduce->run[b->dtype][LS_SUMMARY_MOMENTS](b->dtype, x.data, t.columns, mean, m2);
-}
-
-/* Chan's rule. */
-static void merge_moments(double *restrict mean, double *restrict m2, int64_t seen, const double *restrict more_mean,
-                          const double *restrict more_m2, int64_t n, int64_t channels)
-{
-    double share = seen + n ? (double)n / (double)(seen + n) : 0, weight = share * (double)seen;
-    for (int64_t c = 0; c < channels; c++) {
-        double delta = more_mean[c] - mean[c];
-        mean[c] += delta * share;
-        m2[c] += more_m2[c] + delta * delta * weight;
-    }
 }
 
 static void write_y(const batch *b, const ls_block *block, int64_t row, int64_t rows, int64_t channel)
@@ -203,7 +181,8 @@ static void write_y(const batch *b, const ls_block *block, int64_t row, int64_t 
  * x is [N,C], a row is the channels of a pixel, otherwise a plane of one channel. */
 ls_status ls_cpu_batch_norm(const ls_call *call, ls_message *why)
 {
-    const ls_operand *x = call->in[0], *running_mean = call->out[4], *running_var = call->out[5];
+    const ls_operand *x = call->in[0];
+    ls_running running = {call->out[4], call->out[5], call->attrs.norm.momentum};
     batch b = batch_of(x);
     if (!b.channels) return LS_OK;
     bool training = call->attrs.norm.training;
@@ -212,7 +191,7 @@ ls_status ls_cpu_batch_norm(const ls_call *call, ls_message *why)
                        ls_rows_of(call->out[3], 1u << 1)};
     b.relu = call->attrs.norm.activation == LS_ACT_RELU;
     b.gather = gather_moments;
-    b.merge = merge_moments;
+    b.merge = ls_moments_merge;
     b.write = write_y;
     ls_status status = alloc_statistics(&b, why);
     if (status == LS_OK && training) status = gather(&b, rows, 1, 0, why);
@@ -220,17 +199,15 @@ ls_status ls_cpu_batch_norm(const ls_call *call, ls_message *why)
 
     const double *mean = b.first, *m2 = b.second;
     for (int64_t c = 0; c < b.channels; c++) {
-        double center = training ? mean[c] : element(call->in[3], c, 0);
-        double var = training ? m2[c] / (double)(b.elements ? b.elements : 1) : element(call->in[4], c, 1);
-        double rstd = 1 / sqrt(var + call->attrs.norm.epsilon), gain = rstd * element(call->in[1], c, 1);
+        double center = training ? mean[c] : ls_channel_get(call->in[3], c, 0);
+        double var = training ? m2[c] / (double)(b.elements ? b.elements : 1) : ls_channel_get(call->in[4], c, 1);
+        double rstd = 1 / sqrt(var + call->attrs.norm.epsilon), gain = rstd * ls_channel_get(call->in[1], c, 1);
         ls_put(wide, b.scale, c, gain);
-        ls_put(wide, b.shift, c, element(call->in[2], c, 0) - center * gain);
+        ls_put(wide, b.shift, c, ls_channel_get(call->in[2], c, 0) - center * gain);
         if (!training || !b.elements) continue;
-        set_element(call->out[1], c, center);
-        set_element(call->out[2], c, rstd);
-        double unbiased = m2[c] / (double)(b.elements > 1 ? b.elements - 1 : 1), momentum = call->attrs.norm.momentum;
-        set_element(running_mean, c, (1 - momentum) * element(running_mean, c, 0) + momentum * center);
-        set_element(running_var, c, (1 - momentum) * element(running_var, c, 0) + momentum * unbiased);
+        ls_channel_set(call->out[1], c, center);
+        ls_channel_set(call->out[2], c, rstd);
+        ls_running_move(&running, c, center, m2[c], b.elements);
     }
     return ls_rows_walk(rows, 2, 2, 0, write_rows, &b, why);
 }
@@ -298,24 +275,25 @@ ls_status ls_cpu_batch_norm_grad(const ls_call *call, ls_message *why)
     b.write = write_dx;
     ls_status status = alloc_statistics(&b, why);
     if (status != LS_OK) return status;
-    for (int64_t c = 0; c < b.channels; c++) ls_put(wide, b.mean, c, element(call->in[3], c, 0));
+    for (int64_t c = 0; c < b.channels; c++) ls_put(wide, b.mean, c, ls_channel_get(call->in[3], c, 0));
     if ((training && dx) || dweight || dbias || call->out[3]) status = gather(&b, rows, 3, 1, why);
     if (status != LS_OK) return status;
 
     const double *sum = b.first, *dot = b.second;
     for (int64_t c = 0; c < b.channels; c++) {
-        double rstd =
-            training ? element(call->in[4], c, 1) : 1 / sqrt(element(call->in[4], c, 1) + call->attrs.norm.epsilon);
-        double gain = rstd * element(call->in[5], c, 1), slope = 0, shift = 0;
+        double rstd = training ? ls_channel_get(call->in[4], c, 1)
+                               : 1 / sqrt(ls_channel_get(call->in[4], c, 1) + call->attrs.norm.epsilon);
+        double gain = rstd * ls_channel_get(call->in[5], c, 1), slope = 0, shift = 0;
         if (training && b.elements) {
             slope = -gain * rstd * rstd * dot[c] / (double)b.elements;
-            shift = -gain * sum[c] / (double)b.elements - slope * element(call->in[3], c, 0);
+            shift = -gain * sum[c] / (double)b.elements - slope * ls_channel_get(call->in[3], c, 0);
         }
         ls_put(wide, b.scale, c, gain);
         ls_put(wide, b.slope, c, slope);
         ls_put(wide, b.shift, c, shift);
-        set_element(dweight, c, dot[c] * rstd + (call->attrs.norm.accumulate & 2 ? element(dweight, c, 0) : 0));
-        set_element(dbias, c, sum[c] + (call->attrs.norm.accumulate & 4 ? element(dbias, c, 0) : 0));
+        ls_channel_set(dweight, c,
+                       dot[c] * rstd + (call->attrs.norm.accumulate & 2 ? ls_channel_get(dweight, c, 0) : 0));
+        ls_channel_set(dbias, c, sum[c] + (call->attrs.norm.accumulate & 4 ? ls_channel_get(dbias, c, 0) : 0));
     }
     if (!dx) return LS_OK;
     if (call->out[3]) { /* already masked */
