@@ -38,14 +38,26 @@ typedef struct ls_gemm_rows {
     const int64_t *offset;
 } ls_gemm_rows;
 
+/* Sums, over the rows of a product that count, of each column's distance from its pivot, and of the square of that. The
+ * pivot is the column's first number, so that nothing cancels where its mean is large. */
+typedef struct ls_gemm_moments {
+    float pivot[LS_GEMM_MAX_WIDTH], sum[LS_GEMM_MAX_WIDTH], squares[LS_GEMM_MAX_WIDTH];
+} ls_gemm_moments;
+
 /* Where the first `columns` sums of row i of a product are stored: `offset` bytes after row[i], as f32 or rounded to
  * bf16; dropped where row[i] is NULL. */
 typedef struct ls_gemm_targets {
     void *const *row;
     int64_t offset;
     int64_t columns;
-    ls_dtype dtype;
-    bool stream; /* not read again soon: may bypass the caches. All addresses are then multiples of 64 bytes */
+    ls_dtype dtype; /* LS_DTYPE_NONE: nothing is stored; row[i] only says whether the row counts */
+    bool stream;    /* not read again soon: may bypass the caches. All addresses are then multiples of 64 bytes */
+    /* Only where the kernel has in_place_finishes. Stored is sum * scale + bias + residual, or 0 if that is less and
+     * `relu` is set. */
+    bool relu;
+    const float *bias, *scale; /* of the columns, or NULL; a scale only with a bias */
+    void *const *residual;     /* rows like those of the result and of its type, or NULL */
+    ls_gemm_moments *moments;  /* set to those of the sums themselves; some row must count. NULL: not wanted */
 } ls_gemm_targets;
 
 /* `count` tiles one below the other: panel i of A, a_stride elements after the one before, with one panel of B. Or,
@@ -77,6 +89,8 @@ typedef struct ls_gemm_blocks {
     int64_t tasks;        /* per worker to aim for; columns are cut if rows give fewer */
     int64_t shared_bytes; /* of B up to which all workers pack it together once, instead of each its own part */
     int64_t stream_bytes; /* of C from which on it bypasses the caches */
+    /* Multiplications of rows in place that take as long as moving a byte from or to memory; 0: unknown, but few. */
+    int64_t products_per_byte;
 } ls_gemm_blocks;
 
 typedef struct ls_gemm_kernel {
@@ -101,6 +115,7 @@ typedef struct ls_gemm_kernel {
      * read. */
     void (*in_place)(int64_t count, const ls_gemm_rows *a, const void *b, const ls_gemm_targets *to);
     int64_t in_place_columns; /* of C up to which that is faster than packing A first */
+    bool in_place_finishes;   /* it can do more with sums than store them */
     /* (optional) Columns of tiles: sums as in `tile`, and rounded to bf16. */
     ls_gemm_column_fn *column, *column_bf16;
     bool column_bias;             /* column_bf16 can add a bias */

@@ -10,9 +10,12 @@
 #include "kernels/amx/tile.h"
 #include "kernels/simd.h"
 
+#include <math.h>
+
 #define TILE_UNITS 256 /* of four bytes */
-#define TILE_ROW 64    /* bytes */
-#define TILE_SIDE 32   /* rows and columns of four tiles, two by two */
+#define TILE_ROWS 16
+#define TILE_ROW 64  /* bytes */
+#define TILE_SIDE 32 /* rows and columns of four tiles, two by two */
 #define SUMS (TILE_SIDE * TILE_SIDE)
 
 /* Sums are in registers 0 to 3. They start from a partial tile, which is these registers as they are, or from zero. */
@@ -227,13 +230,14 @@ static const ls_gemm_blocks deep = {
     .tasks = 1,
     .shared_bytes = 64 << 20,
     .stream_bytes = 8 << 20,
+    .products_per_byte = 40,
 };
 
 static void in_place_wide_bf16(int64_t count, const ls_gemm_rows *a, const void *b, const ls_gemm_targets *to);
 
 #define ISA "amx"
 #define IN_PLACE(shape) IN_PLACE_##shape
-#define IN_PLACE_wide .in_place = in_place_wide_bf16, .in_place_columns = INT64_MAX,
+#define IN_PLACE_wide .in_place = in_place_wide_bf16, .in_place_columns = INT64_MAX, .in_place_finishes = true,
 #define IN_PLACE_tall
 #define ROWS 32
 #define STEPS 16
@@ -243,23 +247,82 @@ static void in_place_wide_bf16(int64_t count, const ls_gemm_rows *a, const void 
 
 /* ---- rows of A in place ------------------------------------------------------------------------------------------ */
 
-/* Write the rows of a wide tile, its registers one after the other, to their targets. */
-static inline void put_rows(const float *sums, const ls_gemm_targets *to, void *const *row)
+/* Column `column` of row `row` of the upper or lower half of a wide tile: two registers one after the other. */
+static inline const float *sum_at(const float *sums, int row, int column)
 {
-    for (int i = 0; i < 32; i++) {
-        if (!row[i]) continue;
-        void *out = (char *)row[i] + to->offset;
-        const float *left = sums + i / 16 * 2 * TILE_UNITS + i % 16 * 16, *right = left + TILE_UNITS;
-        if (to->columns == 32 && to->dtype == LS_BF16) {
-            ls_vf v[2] = {ls_vf_load(left), ls_vf_load(right)};
-            if (to->stream) ls_vf_stream2_bf16(out, v);
+    return sums + column / 16 * TILE_UNITS + row * 16 + column % 16;
+}
+
+/* Store 16 rows as bf16, from number `first` on, as wide as the tile. `finish` is a constant: is there anything
+ * to do but round them? */
+LS_SIMD void put_rows(const float *sums, const ls_gemm_targets *to, int64_t first, bool finish)
+{
+    void *const *row = to->row + first, *const *residual = to->residual ? to->residual + first : NULL;
+    const bool stream = to->stream;
+    for (int c = 0; c < TILE_SIDE; c += 2 * LS_VF_LANES) {
+        int next = c + LS_VF_LANES;
+        int64_t at = to->offset + c * (int64_t)sizeof(uint16_t);
+        const float *left = sum_at(sums, 0, c), *right = sum_at(sums, 0, next);
+        ls_vf one = ls_vf_set(1), least = ls_vf_set(to->relu ? 0 : -INFINITY), scale[2] = {one, one}, bias[2] = {{0}};
+        if (finish && to->bias) bias[0] = ls_vf_load(to->bias + c), bias[1] = ls_vf_load(to->bias + next);
+        if (finish && to->scale) scale[0] = ls_vf_load(to->scale + c), scale[1] = ls_vf_load(to->scale + next);
+        for (int i = 0; i < TILE_ROWS; i++, left += TILE_ROW / 4, right += TILE_ROW / 4) {
+            if (!row[i]) continue;
+            uint16_t *out = (uint16_t *)((char *)row[i] + at);
+            ls_vf v[2] = {ls_vf_load(left), ls_vf_load(right)}, more[2];
+            if (finish) {
+                LS_UNROLL for (int u = 0; u < 2; u++) v[u] = ls_vf_fma(v[u], scale[u], bias[u]);
+                if (residual) {
+                    ls_vf_load2_bf16((const uint16_t *)((const char *)residual[i] + at), more);
+                    LS_UNROLL for (int u = 0; u < 2; u++) v[u] += more[u];
+                }
+                LS_UNROLL for (int u = 0; u < 2; u++) v[u] = ls_vf_max(least, v[u]);
+            }
+            if (stream) ls_vf_stream2_bf16(out, v);
             else ls_vf_store2_bf16(out, v);
-        } else {
-            int64_t first = to->columns < 16 ? to->columns : 16;
-            ls_gemm_store(out, to->dtype, left, first);
-            ls_gemm_store((char *)out + 16 * ls_dtype_size(to->dtype), to->dtype, right, to->columns - first);
         }
     }
+}
+
+/* Take one half of a tile, rows from number `first` on: gather its moments, finish it and store it. `in_half` is the
+ * number in this half of the first row that counts at all. */
+static inline void take_half(const float *sums, const ls_gemm_targets *to, int64_t first, int64_t in_half)
+{
+    for (int c = 0; to->moments && in_half < TILE_ROWS && c < TILE_SIDE; c += 16) {
+        if (in_half >= 0) ls_gemm_moments_begin(to->moments, c, 16, sum_at(sums, (int)in_half, c));
+        ls_gemm_gather(to->moments, c, 16, sum_at(sums, 0, c), 16, to->row + first, TILE_ROWS);
+    }
+    if (to->dtype == LS_DTYPE_NONE) return;
+    if (to->columns == TILE_SIDE && to->dtype == LS_BF16) {
+        if (to->bias || to->residual || to->relu) put_rows(sums, to, first, true);
+        else put_rows(sums, to, first, false);
+        return;
+    }
+    int64_t left = to->columns < 16 ? to->columns : 16;
+    for (int i = 0; i < TILE_ROWS; i++) {
+        if (!to->row[first + i]) continue;
+        ls_gemm_put(to, first + i, 0, left, sum_at(sums, i, 0));
+        ls_gemm_put(to, first + i, 16, to->columns - left, sum_at(sums, i, 16));
+    }
+}
+
+static void take_tile(const float *sums, const ls_gemm_targets *to, int64_t tile, int64_t first_row)
+{
+    for (int64_t half = 0, first = tile * TILE_SIDE; half < 2; half++, first += TILE_ROWS)
+        take_half(sums + half * 2 * TILE_UNITS, to, first, first_row - first);
+}
+
+/* Prefetch the cache lines of a row of columns that a tile is stored to, unless it goes past the caches, and what is
+ * added to a later one. */
+static inline void fetch_rows(const ls_gemm_targets *to, int64_t tile, int64_t count)
+{
+    enum { AHEAD = 2 }; /* tiles */
+    if (!to->stream && to->dtype != LS_DTYPE_NONE)
+        for (int64_t i = tile * TILE_SIDE; i < (tile + 1) * TILE_SIDE; i++)
+            __builtin_prefetch((char *)to->row[i] + to->offset, 1, 3);
+    int64_t begin = tile ? tile + AHEAD : 0, end = tile + AHEAD + 1 < count ? tile + AHEAD + 1 : count;
+    for (int64_t i = begin * TILE_SIDE; to->residual && i < end * TILE_SIDE; i++)
+        __builtin_prefetch((char *)to->residual[i] + to->offset, 0, 3);
 }
 
 /* Storing a register that has just been multiplied waits for the multiplier. So the sums of a tile are stored one
@@ -267,11 +330,13 @@ static inline void put_rows(const float *sums, const ls_gemm_targets *to, void *
 static void in_place_wide_bf16(int64_t count, const ls_gemm_rows *a, const void *b, const ls_gemm_targets *to)
 {
     _Alignas(64) float sums[2][4 * TILE_UNITS];
-    int64_t stride = a->stride;
+    int64_t stride = a->stride, first_row = 0;
+    while (to->moments && !to->row[first_row]) first_row++;
     for (int64_t t = 0; t < count; t++) {
         const char *rows = (const char *)a->first + t * 32 * stride;
         const uint32_t *b_at = b;
         float *done = sums[t % 2];
+        fetch_rows(to, t, count);
         for (int64_t s = 0; s < a->slices; s++, b_at += 2 * TILE_UNITS) {
             const char *upper = rows + a->offset[s];
             TILE_LOAD(6, b_at, TILE_ROW);
@@ -298,10 +363,10 @@ static void in_place_wide_bf16(int64_t count, const ls_gemm_rows *a, const void 
                 TILE_MULTIPLY(3, 5, 7);
             }
         }
-        if (t) put_rows(done, to, to->row + (t - 1) * 32);
+        if (t) take_tile(done, to, t - 1, first_row);
     }
     sums_end(sums[0], 2 * TILE_UNITS, TILE_UNITS, TILE_ROW);
-    put_rows(sums[0], to, to->row + (count - 1) * 32);
+    take_tile(sums[0], to, count - 1, first_row);
     if (to->stream) ls_stream_end();
 }
 
