@@ -10,6 +10,7 @@
 #include "device/cpu/conv.h"
 
 #include "base/parallel.h"
+#include "device/cpu/channels.h"
 #include "device/cpu/cpu.h"
 #include "kernels/element.h"
 
@@ -225,18 +226,13 @@ static bool is_depthwise(const ls_conv *conv)
 
 /* ---- Finishing --------------------------------------------------------------------------------------------------- */
 
-static double element_or(const ls_operand *vector, int64_t i, double absent)
-{
-    return vector ? ls_get(vector->dtype, vector->data, i * vector->stride[0]) : absent;
-}
-
 void ls_conv_columns(const ls_conv_finish *finish, const ls_conv *conv, ls_dtype sum_dtype, void *columns)
 {
     for (int64_t o = 0; o < conv->o; o++) {
-        double shift = element_or(finish->bias, o, 0), scale = 1;
+        double shift = ls_channel_get(finish->bias, o, 0), scale = 1;
         if (finish->mean) {
-            scale = element_or(finish->weight, o, 1) / sqrt(element_or(finish->var, o, 1) + finish->epsilon);
-            shift = (shift - element_or(finish->mean, o, 0)) * scale + element_or(finish->shift, o, 0);
+            scale = ls_channel_get(finish->weight, o, 1) / sqrt(ls_channel_get(finish->var, o, 1) + finish->epsilon);
+            shift = (shift - ls_channel_get(finish->mean, o, 0)) * scale + ls_channel_get(finish->shift, o, 0);
         }
         ls_put(sum_dtype, columns, o, shift);
         ls_put(sum_dtype, columns, conv->o + o, scale);
@@ -253,19 +249,34 @@ void ls_conv_finish_sink(const ls_conv_finish *finish, const ls_conv *conv, cons
 
 /* ---- Operators --------------------------------------------------------------------------------------------------- */
 
-static ls_status convolve(const ls_call *call, const ls_conv_finish *finish, ls_message *why)
+bool ls_conv_gathers(const ls_call *call)
+{
+    const ls_operand *x = call->in[0];
+    ls_conv conv = ls_conv_of(call, x, call->in[1], call->out[0]);
+    const ls_gemm_kernel *kernel = ls_gemm_choose(conv.compute, -1, conv.group_o);
+    if (is_depthwise(&conv) || !kernel->in_place_finishes || ls_conv_pixels_space(x)) return false;
+    ls_walk over_x = ls_walk_forward(&conv, ls_pixels_of(x));
+    return ls_conv_direct_suits(&over_x, kernel, conv.group_c, conv.group_o);
+}
+
+size_t ls_conv_run_space(const ls_call *call)
+{
+    const ls_operand *x = call->in[0], *w = call->in[1];
+    ls_conv conv = ls_conv_of(call, x, w, call->out[0]);
+    return (size_t)ls_conv_columns_space(&conv) + ls_conv_pixels_space(x) + weights_space(w);
+}
+
+ls_status ls_conv_run(const ls_call *call, const ls_conv_finish *finish, const ls_conv_moments *moments, void *memory,
+                      ls_message *why)
 {
     const ls_operand *x = call->in[0], *w = call->in[1], *y = call->out[0];
     ls_conv conv = ls_conv_of(call, x, w, y);
-    if (is_depthwise(&conv)) return ls_conv_depthwise(call, &conv, finish, why);
     const ls_gemm_kernel *kernel = ls_gemm_choose(conv.compute, -1, conv.group_o);
     ls_dtype sum_dtype = ls_gemm_sum_dtype(kernel);
-    size_t columns_space = (size_t)ls_conv_columns_space(&conv);
-    char *memory = ls_scratch((ls_worker){0, 1}, 2, columns_space + ls_conv_pixels_space(x) + weights_space(w));
-    if (!memory) return ls_conv_out_of_memory(why);
-    ls_conv_columns(finish, &conv, sum_dtype, memory);
+    char *columns = memory;
+    ls_conv_columns(finish, &conv, sum_dtype, columns);
 
-    ls_conv_space space = {memory + columns_space};
+    ls_conv_space space = {columns + ls_conv_columns_space(&conv)};
     ls_walk over_x = ls_walk_forward(&conv, ls_conv_pixels(x, &space)), over_y = ls_walk_over(ls_pixels_of(y)),
             over_residual = {0};
     if (finish->residual) over_residual = ls_walk_over(ls_pixels_of(finish->residual));
@@ -303,56 +314,32 @@ static ls_status convolve(const ls_call *call, const ls_conv_finish *finish, ls_
             .derived = w->derived,
             .key = weights_key(w, LS_OP_conv2d, shared.first_o, NULL),
         };
-        ls_conv_finish_sink(finish, &conv, memory + shared.first_o * (int64_t)ls_dtype_size(sum_dtype), &job.sink);
-        if (direct) status = ls_conv_direct_run(&job, &shared.over, conv.group_c, line_taps, why);
+        ls_conv_finish_sink(finish, &conv, columns + shared.first_o * (int64_t)ls_dtype_size(sum_dtype), &job.sink);
+        ls_conv_direct how = {.walk = &shared.over, .channels = conv.group_c, .taps_in_line = line_taps};
+        ls_conv_moments of_group;
+        if (moments) {
+            of_group = (ls_conv_moments){moments->mean + shared.first_o, moments->m2 + shared.first_o, moments->only};
+            how.moments = &of_group;
+        }
+        if (direct) status = ls_conv_direct_run(&job, &how, why);
         else status = ls_gemm_run(&job, why);
     }
     return status;
+}
+
+ls_status ls_conv_finished(const ls_call *call, const ls_conv_finish *finish, ls_message *why)
+{
+    ls_conv conv = ls_conv_of(call, call->in[0], call->in[1], call->out[0]);
+    if (is_depthwise(&conv)) return ls_conv_depthwise(call, &conv, finish, why);
+    void *memory = ls_scratch((ls_worker){0, 1}, 2, ls_conv_run_space(call));
+    return memory ? ls_conv_run(call, finish, NULL, memory, why) : ls_conv_out_of_memory(why);
 }
 
 /* in: x [N,C,H,W], w [O,C/g,KH,KW], b [O]?  out: y [N,O,OH,OW]
  * attrs.conv: window, compute (none: the type of x), accumulate. Fast when channels are contiguous. */
 ls_status ls_cpu_conv2d(const ls_call *call, ls_message *why)
 {
-    return convolve(call, &(ls_conv_finish){.bias = call->n_in > 2 ? call->in[2] : NULL}, why);
-}
-
-/* By statistics that are known only after the convolution. */
-static ls_status convolve_then_norm(const ls_call *call, ls_message *why)
-{
-    ls_status status = convolve(call, &(ls_conv_finish){.bias = call->in[2]}, why);
-    if (status != LS_OK) return status;
-    const ls_operand *y = call->out[0];
-    ls_call norm = {.op = LS_OP_batch_norm,
-                    .n_in = 6,
-                    .n_out = 6,
-                    .in = {y, call->in[3], call->in[4], NULL, NULL, call->in[7]},
-                    .out = {y, NULL, NULL, NULL, call->out[1], call->out[2]}};
-    norm.attrs.norm.epsilon = call->attrs.conv.epsilon;
-    norm.attrs.norm.momentum = call->attrs.conv.momentum;
-    norm.attrs.norm.training = true;
-    norm.attrs.norm.activation = call->attrs.conv.activation;
-    return ls_cpu_batch_norm(&norm, why);
-}
-
-/* in: x [N,C,H,W], w [O,C/g,KH,KW], b [O]?, weight [O]?, bias [O]?, mean [O]?, var [O]?, residual (as y)?
- * out: y [N,O,OH,OW], running_mean [O]?, running_var [O]?
- * y = conv2d(x, w, b), normalised as batch_norm does, + residual, then attrs.conv.activation, LS_ACT_RELU or
- * LS_ACT_NONE. attrs.conv: as in conv2d, without accumulate; and as in batch_norm. With attrs.conv.training the
- * statistics are those of the batch, mean and var are absent, and the running statistics move. Otherwise mean and var
- * are given, y is rounded once, and it is the only output. */
-ls_status ls_cpu_conv2d_norm(const ls_call *call, ls_message *why)
-{
-    if (call->attrs.conv.training) return convolve_then_norm(call, why);
-    ls_conv_finish finish = {.bias = call->in[2],
-                             .weight = call->in[3],
-                             .shift = call->in[4],
-                             .mean = call->in[5],
-                             .var = call->in[6],
-                             .epsilon = call->attrs.conv.epsilon,
-                             .residual = call->in[7],
-                             .activation = call->attrs.conv.activation};
-    return convolve(call, &finish, why);
+    return ls_conv_finished(call, &(ls_conv_finish){.bias = call->n_in > 2 ? call->in[2] : NULL}, why);
 }
 
 /* in: dy [N,O,OH,OW], w [O,C/g,KH,KW]  out: dx [N,C,H,W]
@@ -401,7 +388,8 @@ ls_status ls_cpu_conv2d_dinput(const ls_call *call, ls_message *why)
             .key = weights_key(w, LS_OP_conv2d_dinput, shared.first_o, &shared.phase),
         };
         if (ls_conv_direct_suits(&shared.over, kernel, conv.group_o, conv.group_c))
-            status = ls_conv_direct_run(&job, &shared.over, conv.group_o, 1, why);
+            status = ls_conv_direct_run(
+                &job, &(ls_conv_direct){.walk = &shared.over, .channels = conv.group_o, .taps_in_line = 1}, why);
         else status = ls_gemm_run(&job, why);
     }
     return status;

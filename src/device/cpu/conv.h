@@ -103,12 +103,49 @@ ls_status ls_conv_out_of_memory(ls_message *why);
 /* Few channels: lines of one tap would be short and mostly padding, so all taps of a point are joined. */
 bool ls_conv_is_narrow(const ls_conv *conv);
 
+/* Moments of the columns of a product over all its rows, before anything is added to its sums: their means, and sums of
+ * squared deviations from them. */
+typedef struct ls_conv_moments {
+    double *mean, *m2; /* [columns] */
+    bool only;         /* nothing else is wanted: the product itself is not stored */
+} ls_conv_moments;
+
+/* conv_moments.c: moments gathered by the tasks of a product, each in some points and columns. */
+typedef struct ls_gathering {
+    int64_t column, columns;
+    int64_t points;    /* gathered so far in each of the columns */
+    double *mean, *m2; /* [columns] */
+} ls_gathering;
+
+/* Bytes for the gatherings of `tasks` tasks of `columns` columns each; and to begin them, where tasks follow each other
+ * along the n columns of the product first. */
+int64_t ls_gathering_space(int64_t tasks, int64_t columns);
+ls_gathering *ls_gathering_begin(void *memory, int64_t tasks, int64_t columns, int64_t n);
+/* Add what a kernel found in `points` points and a panel of the columns, from `column` of the product on. */
+void ls_gathering_add(ls_gathering *gathering, int64_t column, int64_t columns, const ls_gemm_moments *found,
+                      int64_t points);
+/* Merge all in the order of the tasks, whoever ran them. */
+void ls_gathering_merge(const ls_gathering *gatherings, int64_t tasks, int64_t n, const ls_conv_moments *into);
+
 /* conv_direct.c: the product of the pixels under a walk with B of the job; A of the job is not used. k of the job is
  * segments of taps_in_line taps of `channels` elements, padded to the kernel's kr; the taps of a line are adjacent in a
  * row of the image. */
+typedef struct ls_conv_direct {
+    const ls_walk *walk;
+    int64_t channels, taps_in_line;
+    const ls_conv_moments *moments; /* to be filled, only if the kernel has in_place_finishes; NULL: not wanted */
+} ls_conv_direct;
 bool ls_conv_direct_suits(const ls_walk *walk, const ls_gemm_kernel *kernel, int64_t channels, int64_t columns);
-ls_status ls_conv_direct_run(ls_gemm_job *job, const ls_walk *walk, int64_t channels, int64_t taps_in_line,
-                             ls_message *why);
+ls_status ls_conv_direct_run(ls_gemm_job *job, const ls_conv_direct *how, ls_message *why);
+
+/* conv.c: the convolution of a call whose first operands are those of conv2d, finished. */
+ls_status ls_conv_finished(const ls_call *call, const ls_conv_finish *finish, ls_message *why);
+/* The same in memory of the caller, ls_conv_run_space() bytes, and with moments unless that is NULL; these only where
+ * ls_conv_gathers() says so. Not for depthwise convolutions. */
+bool ls_conv_gathers(const ls_call *call);
+size_t ls_conv_run_space(const ls_call *call);
+ls_status ls_conv_run(const ls_call *call, const ls_conv_finish *finish, const ls_conv_moments *moments, void *memory,
+                      ls_message *why);
 
 /* conv_dweight.c: the gradient for the weight. Operands as in conv.c. */
 ls_status ls_conv_dweight(const ls_call *call, const ls_conv *conv, ls_message *why);

@@ -24,6 +24,7 @@
 #define LEAST_PANELS 4          /* of the weights, per task with its own points */
 #define PANEL_BYTES (512 << 10) /* of the weights, at most: read from L2 for every tile */
 #define TASKS_PER_WORKER 4
+#define MOMENTS_TASKS 8 /* least, if points allow, where moments are gathered: the same with any number of workers */
 
 typedef struct direct_plan {
     const ls_gemm_job *job;
@@ -40,7 +41,9 @@ typedef struct direct_plan {
     int64_t tasks;
     bool copied;
     int64_t slices;
-    int64_t *offset; /* [slices] */
+    int64_t *offset;          /* [slices] */
+    ls_gathering *gatherings; /* [tasks], if moments are wanted */
+    bool dropped;             /* and nothing else is */
     _Atomic int64_t next;
     atomic_bool out_of_memory;
 } direct_plan;
@@ -154,16 +157,20 @@ typedef struct direct_task {
     /* The same for the residual, if there is one. */
     void **residual, **valid_residual, **shifted_residual;
     int64_t valid_count;
-    float *sums; /* [valid_count, columns of a panel], if the kernel cannot finish them */
+    float *sums;             /* [valid_count, columns of a panel], if the kernel cannot finish them */
+    ls_gathering *gathering; /* where the moments of its points go; NULL: not wanted */
 } direct_task;
 
-/* Can sums be stored to the result directly, apart from a type conversion? */
-static bool is_plain(const ls_gemm_job *job)
+/* Can the kernel itself store sums as the result? */
+static bool kernel_finishes(const ls_gemm_job *job)
 {
     const ls_gemm_sink *sink = &job->sink;
-    bool type = sink->how.out_dtype == LS_F32 || sink->how.out_dtype == LS_BF16;
-    return type && sink->out_step == 1 && !sink->bias && !sink->pre && !sink->how.accumulate &&
-           sink->how.activation == LS_ACT_NONE;
+    const ls_gemm_finish *how = &sink->how;
+    bool type = how->out_dtype == LS_F32 || how->out_dtype == LS_BF16;
+    if (!type || sink->out_step != 1 || how->accumulate) return false;
+    if (!job->kernel->in_place_finishes) return !sink->bias && !sink->pre && how->activation == LS_ACT_NONE;
+    return (how->activation == LS_ACT_NONE || how->activation == LS_ACT_RELU) &&
+           (!sink->pre || (how->residual && sink->pre_step == 1 && how->pre_dtype == how->out_dtype));
 }
 
 static int64_t task_points(const direct_plan *plan)
@@ -182,7 +189,7 @@ static int64_t copy_bytes(const direct_plan *plan)
 static bool task_memory(const direct_plan *plan, ls_worker worker, direct_task *task)
 {
     int64_t points = task_points(plan), pointers = ls_gemm_round_up(points * (int64_t)sizeof(void *), 64);
-    int64_t sums = is_plain(plan->job) ? 0 : points * plan->job->kernel->b.width * (int64_t)sizeof(float);
+    int64_t sums = kernel_finishes(plan->job) ? 0 : points * plan->job->kernel->b.width * (int64_t)sizeof(float);
     int64_t copy = copy_bytes(plan);
     char *memory = ls_scratch(worker, 0, (size_t)(copy + 6 * pointers + sums));
     if (!memory) return false;
@@ -207,10 +214,10 @@ static void locate_points(const direct_plan *plan, direct_task *task, int64_t it
             if (there)
                 sink->locate(sink, 0, ((item + i) * grid[0] + y + r) * grid[1], there, task->row + at,
                              task->residual + at);
-            for (int64_t x = there; x < line; x++) task->row[at + x] = NULL;
+            for (int64_t x = there; x < line; x++) task->row[at + x] = task->residual[at + x] = NULL;
         }
     }
-    for (; at < task->tiles * plan->job->kernel->a.width; at++) task->row[at] = NULL;
+    for (; at < task->tiles * plan->job->kernel->a.width; at++) task->row[at] = task->residual[at] = NULL;
 }
 
 /* Collect the rows that pass through sums in f32, which are contiguous, in point order. */
@@ -251,25 +258,56 @@ static bool may_stream(const direct_plan *plan, const direct_task *task)
     return any % 64 == 0;
 }
 
+static int64_t count_points(const direct_plan *plan, const direct_task *task)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < task->tiles * plan->job->kernel->a.width; i++) n += task->row[i] != NULL;
+    return n;
+}
+
+/* What the kernel does with sums, apart from what depends on the column. */
+static ls_gemm_targets targets_of(const direct_plan *plan, direct_task *task)
+{
+    const ls_gemm_sink *sink = &plan->job->sink;
+    ls_gemm_targets to = {.row = task->row, .dtype = LS_F32};
+    if (plan->dropped) to.dtype = LS_DTYPE_NONE;
+    else if (kernel_finishes(plan->job)) {
+        to.dtype = sink->how.out_dtype;
+        to.stream = may_stream(plan, task);
+        to.relu = sink->how.activation == LS_ACT_RELU;
+        if (sink->pre) to.residual = task->residual;
+    } else collect_valid(plan, task);
+    return to;
+}
+
 static void multiply(const direct_plan *plan, direct_task *task, int64_t part)
 {
     const ls_gemm_job *job = plan->job;
     const ls_gemm_kernel *kernel = job->kernel;
-    bool plain = is_plain(job);
     ls_gemm_rows a = {.first = task->first,
                       .stride = plan->pitch * plan->walk->stride[1] * plan->bytes,
                       .slices = plan->slices,
                       .offset = plan->offset};
-    ls_gemm_targets to = {.row = task->row, .dtype = plain ? job->sink.how.out_dtype : LS_F32};
-    if (plain) to.stream = may_stream(plan, task);
-    else collect_valid(plan, task);
-    int64_t end = smaller(job->n, (part + 1) * plan->part_columns);
+    ls_gemm_moments moments;
+    ls_gemm_targets to = targets_of(plan, task);
+    bool apart = !plan->dropped && !kernel_finishes(job);
+    int64_t end = smaller(job->n, (part + 1) * plan->part_columns), points = 0;
+    if (task->gathering) {
+        points = count_points(plan, task);
+        to.moments = &moments;
+    }
     for (int64_t column = part * plan->part_columns; column < end; column += kernel->b.width) {
         to.columns = smaller(kernel->b.width, end - column);
-        if (plain) to.offset = column * (int64_t)ls_dtype_size(to.dtype);
+        if (to.dtype != LS_DTYPE_NONE && !apart) {
+            to.offset = column * (int64_t)ls_dtype_size(to.dtype);
+            if (job->sink.bias) to.bias = (const float *)job->sink.bias + column;
+            if (job->sink.how.scale_after) to.scale = to.bias + job->sink.how.scale_after;
+        }
         kernel->in_place(task->tiles, &a, plan->b + column / kernel->b.width * plan->b_stride * plan->bytes, &to);
-        if (!plain) finish_panel(plan, task, column, to.columns);
+        if (apart) finish_panel(plan, task, column, to.columns);
+        if (to.moments) ls_gathering_add(task->gathering, column, to.columns, &moments, points);
     }
+    if (task->gathering) task->gathering->points += points;
 }
 
 static void run_copied(const direct_plan *plan, direct_task *task, int64_t number, int64_t part)
@@ -299,7 +337,7 @@ static void run_in_image(const direct_plan *plan, direct_task *task, int64_t num
     }
     if (whole == count) return;
     sink->locate(sink, 0, first + whole, count - whole, task->row, task->residual);
-    for (int64_t i = count - whole; i < mr; i++) task->row[i] = NULL;
+    for (int64_t i = count - whole; i < mr; i++) task->row[i] = task->residual[i] = NULL;
     memcpy(task->copy, image + (first + whole) * stride, (size_t)((count - whole) * stride));
     memset(task->copy + (count - whole) * stride, 0, (size_t)((mr - count + whole) * stride));
     task->first = task->copy;
@@ -316,18 +354,21 @@ static void run_tasks(void *arg, ls_worker worker)
         return;
     }
     if (plan->job->kernel->begin) plan->job->kernel->begin();
-    for (int64_t number; (number = atomic_fetch_add(&plan->next, 1)) < plan->tasks;)
-        (plan->copied ? run_copied : run_in_image)(plan, &task, number / plan->parts, number % plan->parts);
+    for (int64_t number; (number = atomic_fetch_add(&plan->next, 1)) < plan->tasks;) {
+        int64_t part = number % plan->parts;
+        if (plan->gatherings) task.gathering = &plan->gatherings[number];
+        (plan->copied ? run_copied : run_in_image)(plan, &task, number / plan->parts, part);
+    }
     if (plan->job->kernel->end) plan->job->kernel->end();
 }
 
 /* ---- Planning ---------------------------------------------------------------------------------------------------- */
 
 /* How many points make a task: rows of the grid, or images. */
-static void cut_points(direct_plan *plan, int64_t images, int64_t workers)
+static void cut_points(direct_plan *plan, int64_t images, int64_t wanted)
 {
     const ls_walk *walk = plan->walk;
-    int64_t pixel = plan->pitch * plan->bytes, wanted = workers > 1 ? TASKS_PER_WORKER * workers : 1;
+    int64_t pixel = plan->pitch * plan->bytes;
     int64_t most = larger(COPY_BYTES / (pixel * walk->stride[0] * walk->stride[1]), LEAST_POINTS);
     if (!plan->copied) {
         most = larger(IMAGE_BYTES / pixel, LEAST_POINTS);
@@ -351,10 +392,11 @@ static void cut_points(direct_plan *plan, int64_t images, int64_t workers)
     plan->tasks = ceil_div(images, plan->items) * ceil_div(walk->grid[0], plan->rows);
 }
 
-static void cut_tasks(direct_plan *plan, int64_t workers)
+static void cut_tasks(direct_plan *plan, int64_t workers, bool moments)
 {
     const int64_t *grid = plan->walk->grid;
-    cut_points(plan, plan->job->m / (grid[0] * grid[1]), workers);
+    int64_t point_tasks = moments ? MOMENTS_TASKS : workers > 1 ? TASKS_PER_WORKER * workers : 1;
+    cut_points(plan, plan->job->m / (grid[0] * grid[1]), point_tasks);
     int64_t panels = ceil_div(plan->job->n, plan->job->kernel->b.width), wanted = 1;
     if (workers > 1 && plan->tasks < TASKS_PER_WORKER * workers)
         wanted = ceil_div(TASKS_PER_WORKER * workers, plan->tasks);
@@ -402,27 +444,40 @@ bool ls_conv_direct_suits(const ls_walk *walk, const ls_gemm_kernel *kernel, int
     return (double)(walk->grid[0] * walk->grid[1]) >= LEAST_USE * points;
 }
 
-ls_status ls_conv_direct_run(ls_gemm_job *job, const ls_walk *walk, int64_t channels, int64_t taps_in_line,
-                             ls_message *why)
+/* Memory for the offsets of slices, and for moments of the points of every task. */
+static bool plan_memory(direct_plan *plan, bool moments)
+{
+    int64_t offsets = ls_gemm_round_up(plan->slices * (int64_t)sizeof *plan->offset, 64);
+    char *memory = ls_scratch((ls_worker){0, 1}, 1,
+                              (size_t)(offsets + (moments ? ls_gathering_space(plan->tasks, plan->part_columns) : 0)));
+    if (!memory) return false;
+    plan->offset = (int64_t *)memory;
+    if (moments) plan->gatherings = ls_gathering_begin(memory + offsets, plan->tasks, plan->part_columns, plan->job->n);
+    return true;
+}
+
+ls_status ls_conv_direct_run(ls_gemm_job *job, const ls_conv_direct *how, ls_message *why)
 {
     if (!job->m || !job->n) return LS_OK;
     const ls_gemm_kernel *kernel = job->kernel;
     direct_plan plan = {.job = job,
-                        .walk = walk,
-                        .channels = channels,
+                        .walk = how->walk,
+                        .channels = how->channels,
                         .bytes = (int64_t)ls_dtype_size(kernel->panel),
-                        .pitch = taps_in_line > 1 ? channels : ls_gemm_round_up(channels, kernel->kr),
-                        .copied = needs_copy(walk, kernel, channels),
-                        .slices = job->k / kernel->kr};
-    if (!plan.copied) plan.pitch = walk->pixels.pixel;
+                        .pitch = how->taps_in_line > 1 ? how->channels : ls_gemm_round_up(how->channels, kernel->kr),
+                        .copied = needs_copy(how->walk, kernel, how->channels),
+                        .slices = job->k / kernel->kr,
+                        .dropped = how->moments && how->moments->only};
+    if (!plan.copied) plan.pitch = how->walk->pixels.pixel;
     find_low(&plan);
     plan.b = ls_gemm_panels_of_b(job, &plan.b_stride);
-    plan.offset = ls_scratch((ls_worker){0, 1}, 1, (size_t)plan.slices * sizeof *plan.offset);
-    if (!plan.b || !plan.offset) return ls_conv_out_of_memory(why);
     int workers = ls_gemm_workers(job);
-    cut_tasks(&plan, workers);
-    list_slices(&plan, taps_in_line);
+    cut_tasks(&plan, workers, how->moments != NULL);
+    if (!plan.b || !plan_memory(&plan, how->moments != NULL)) return ls_conv_out_of_memory(why);
+    list_slices(&plan, how->taps_in_line);
     if (workers > 1) ls_parallel(run_tasks, &plan, workers);
     else run_tasks(&plan, (ls_worker){0, 1});
-    return atomic_load(&plan.out_of_memory) ? ls_conv_out_of_memory(why) : LS_OK;
+    if (atomic_load(&plan.out_of_memory)) return ls_conv_out_of_memory(why);
+    if (how->moments) ls_gathering_merge(plan.gatherings, plan.tasks, job->n, how->moments);
+    return LS_OK;
 }

@@ -1,0 +1,337 @@
+/* conv_fused.c - convolutions followed by a norm, a residual and ReLU, as one operator, against plain loops in double:
+ * on every ISA, and with kernels for CPUs that are hard to come by, whose special instructions are replaced by plain C
+ * (tests/standin/). These are watched: what the engine leaves to the kernel that multiplies pixels in place. */
+#include "kernels/gemm.h"
+#include "operands.h"
+
+#include <stdatomic.h>
+
+typedef struct fused_case {
+    int64_t n, c, o, h, w, kernel, stride, padding, groups;
+    bool training, bias, residual, relu;
+} fused_case;
+
+static const fused_case cases[] = {
+    {5, 64, 64, 11, 7, 1, 1, 0, 1, false, false, true, true}, /* whole panels, points that end inside a tile */
+    {2, 32, 40, 13, 12, 3, 1, 1, 1, false, true, false, true},
+    {3, 32, 70, 12, 9, 3, 2, 1, 1, false, true, true, false},
+    {2, 64, 96, 9, 9, 3, 1, 1, 2, false, false, true, true},   /* groups */
+    {2, 3, 32, 25, 22, 3, 2, 1, 1, false, false, false, true}, /* kernel rows as lines */
+    {3, 32, 40, 17, 19, 3, 1, 1, 1, true, false, true, true},
+    {3, 32, 40, 17, 19, 3, 1, 1, 1, true, true, false, false},
+    {2, 64, 96, 13, 12, 3, 1, 1, 2, true, false, true, true},
+    {5, 64, 96, 11, 13, 1, 1, 0, 1, true, false, true, true}, /* widens */
+    {4, 32, 90, 17, 10, 1, 2, 0, 1, true, true, false, true}, /* widens, with gaps and a panel in part */
+    {2, 32, 33, 3, 4, 1, 1, 0, 1, true, false, false, false},
+};
+
+enum { X, W, BIAS, WEIGHT, SHIFT, MEAN, VAR, RESIDUAL, Y, RUNNING_MEAN, RUNNING_VAR, OPERANDS };
+static const double epsilon = 0.01, momentum = 0.25;
+
+typedef struct fused {
+    const fused_case *what;
+    int64_t out[2];
+    operand operand[OPERANDS];
+} fused;
+
+static fused fused_new(const fused_case *what, ls_dtype dtype)
+{
+    static const int nhwc[] = {0, 2, 3, 1};
+    fused f = {.what = what};
+    for (int d = 0; d < 2; d++)
+        f.out[d] = ((d ? what->w : what->h) + 2 * what->padding - what->kernel) / what->stride + 1;
+    f.operand[X] = operand_coarse(dtype, LS_SHAPE(what->n, what->c, what->h, what->w), nhwc, 1);
+    f.operand[W] =
+        operand_coarse(dtype, LS_SHAPE(what->o, what->c / what->groups, what->kernel, what->kernel), nhwc, 1);
+    for (int i = BIAS; i < OPERANDS; i++)
+        f.operand[i] = operand_coarse(i < RUNNING_MEAN ? LS_F32 : LS_F64, LS_SHAPE(what->o), (int[]){0}, 1);
+    for (int64_t o = 0; o < what->o; o++) set(&f.operand[VAR], o, 1 + fabs(get(&f.operand[VAR], o)));
+    operand_free(&f.operand[Y]);
+    operand_free(&f.operand[RESIDUAL]);
+    f.operand[Y] = operand_coarse(dtype, LS_SHAPE(what->n, what->o, f.out[0], f.out[1]), nhwc, 1);
+    f.operand[RESIDUAL] = operand_coarse(dtype, shape_of(&f.operand[Y]), nhwc, 1);
+    return f;
+}
+
+static void fused_free(fused *f)
+{
+    for (int i = 0; i < OPERANDS; i++) operand_free(&f->operand[i]);
+}
+
+static void fused_run(fused *f)
+{
+    const fused_case *k = f->what;
+    ls_call call = {.op = LS_OP_conv2d_norm, .n_in = 8, .n_out = 3};
+    for (int i = X; i < Y; i++) call.in[i] = &f->operand[i].view;
+    for (int i = Y; i < OPERANDS; i++) call.out[i - Y] = k->training || i == Y ? &f->operand[i].view : NULL;
+    if (!k->bias) call.in[BIAS] = NULL;
+    if (!k->residual) call.in[RESIDUAL] = NULL;
+    if (k->training) call.in[MEAN] = call.in[VAR] = NULL;
+    call.attrs.conv.window =
+        (ls_window){{k->kernel, k->kernel}, {k->stride, k->stride}, {k->padding, k->padding}, {1, 1}, k->groups};
+    call.attrs.conv.epsilon = epsilon;
+    call.attrs.conv.momentum = momentum;
+    call.attrs.conv.training = k->training;
+    call.attrs.conv.activation = k->relu ? LS_ACT_RELU : LS_ACT_NONE;
+    run(&call);
+}
+
+/* The convolution without a norm, [n, o, out], with its bias. */
+static double *convolution(const fused *f)
+{
+    const fused_case *k = f->what;
+    int64_t points = f->out[0] * f->out[1], group_c = k->c / k->groups, group_o = k->o / k->groups;
+    double *y = calloc((size_t)(k->n * k->o * points), sizeof *y);
+    for (int64_t i = 0; i < k->n * k->o * points; i++) {
+        int64_t n = i / (k->o * points), o = i / points % k->o, h = i % points / f->out[1], w = i % f->out[1];
+        if (k->bias) y[i] = get(&f->operand[BIAS], o);
+        for (int64_t tap = 0; tap < k->kernel * k->kernel; tap++) {
+            int64_t row = h * k->stride - k->padding + tap / k->kernel;
+            int64_t column = w * k->stride - k->padding + tap % k->kernel;
+            if (row < 0 || row >= k->h || column < 0 || column >= k->w) continue;
+            const ls_operand *x = &f->operand[X].view, *weight = &f->operand[W].view;
+            int64_t at = offset_at(x, n, o / group_o * group_c, row, column);
+            int64_t weight_at = offset_at(weight, o, 0, tap / k->kernel, tap % k->kernel);
+            for (int64_t c = 0; c < group_c; c++) y[i] += get_at(x, at + c) * get_at(weight, weight_at + c);
+        }
+    }
+    return y;
+}
+
+/* Run it and compare everything. Results are rounded once; with `stored` also before they are normalised, and maybe
+ * before their moments are gathered. */
+static void check_fused(fused *f, bool stored)
+{
+    const fused_case *k = f->what;
+    int64_t points = f->out[0] * f->out[1], each = k->n * points;
+    double *y = convolution(f),
+           unit = f->operand[Y].view.dtype == LS_BF16 ? 0x1p-8 : 3e-5; /* f32: sums of hundreds of products */
+    double *old = calloc((size_t)(2 * k->o), sizeof *old);
+    for (int64_t i = 0; i < 2 * k->o; i++) old[i] = get(&f->operand[i < k->o ? RUNNING_MEAN : RUNNING_VAR], i % k->o);
+    fused_run(f);
+    for (int64_t o = 0; o < k->o; o++) {
+        double mean = get(&f->operand[MEAN], o), var = get(&f->operand[VAR], o), m2 = 0;
+        if (k->training) {
+            mean = 0;
+            for (int64_t i = 0; i < each; i++) mean += y[(i / points * k->o + o) * points + i % points] / (double)each;
+            for (int64_t i = 0; i < each; i++) {
+                double apart = y[(i / points * k->o + o) * points + i % points] - mean;
+                m2 += apart * apart;
+            }
+            var = m2 / (double)each;
+            double off = stored ? 2 * unit : 1e-5, unbiased = m2 / (double)(each - 1);
+            double moved[] = {(1 - momentum) * old[o] + momentum * mean,
+                              (1 - momentum) * old[k->o + o] + momentum * unbiased};
+            CHECK_NEAR(get(&f->operand[RUNNING_MEAN], o), moved[0], off * (1 + sqrt(var)));
+            CHECK_NEAR(get(&f->operand[RUNNING_VAR], o), moved[1], off);
+        }
+        double gain = get(&f->operand[WEIGHT], o) / sqrt(var + epsilon);
+        for (int64_t i = 0; i < each; i++) {
+            int64_t at = (i / points * k->o + o) * points + i % points;
+            double want = (y[at] - mean) * gain + get(&f->operand[SHIFT], o);
+            double size = fabs(want) + 1e-3 * (fabs(y[at]) + fabs(mean)) * fabs(gain) + 0.1;
+            if (stored) size += fabs(y[at] * gain) + 0.2; /* moments may be those of rounded numbers */
+            if (k->residual) want += get(&f->operand[RESIDUAL], at), size += fabs(get(&f->operand[RESIDUAL], at));
+            if (k->relu && want < 0) want = 0;
+            double got = get(&f->operand[Y], at);
+            CHECK_MSG(fabs(got - want) <= unit * size, "case %d: element %d is %g, not %g", (int)(k - cases), (int)at,
+                      got, want);
+        }
+    }
+    free(y);
+    free(old);
+}
+
+static void every_case(void)
+{
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
+        for (int half = 0; half < 2; half++) {
+            fused f = fused_new(&cases[c], half ? LS_BF16 : LS_F32);
+            check_fused(&f, true);
+            fused_free(&f);
+        }
+}
+
+/* ---- a watched kernel in the engine ------------------------------------------------------------------------------ */
+
+static ls_gemm_kernel watched;
+static ls_gemm_blocks watched_blocks;
+static ls_gemm_table watched_table;
+static void (*in_place)(int64_t count, const ls_gemm_rows *a, const void *b, const ls_gemm_targets *to);
+static atomic_int finished, gathered, gathered_only, left_in_f32, streamed;
+
+static void watching(int64_t count, const ls_gemm_rows *a, const void *b, const ls_gemm_targets *to)
+{
+    if (to->bias && to->dtype == LS_BF16) finished++;
+    if (to->moments && to->dtype != LS_DTYPE_NONE) gathered++;
+    if (to->moments && to->dtype == LS_DTYPE_NONE) gathered_only++;
+    if (to->dtype == LS_F32) left_in_f32++;
+    if (to->stream) streamed++;
+    in_place(count, a, b, to);
+}
+
+/* From now on the engine computes in bf16 with this kernel. */
+static void watch(const ls_gemm_kernel *kernel)
+{
+    ls_isa isa = ls_isa_in_use();
+    watched = *kernel;
+    if (kernel->blocks) watched_blocks = *kernel->blocks, watched.blocks = &watched_blocks;
+    in_place = kernel->in_place;
+    watched.in_place = watching;
+    watched_table = (ls_gemm_table){.bf16 = {&watched, &watched}};
+    ls_family_gemm.offers[isa] = &watched_table;
+    ls_family_gemm.ready[isa] = false;
+    finished = gathered = gathered_only = left_in_f32 = streamed = 0;
+}
+
+static const ls_gemm_kernel *const *standins(void)
+{
+    static const ls_gemm_kernel *all[3];
+    all[0] = ls_gemm_amx.bf16[0];
+    all[1] = ls_gemm_avx512_bf16.bf16[0];
+    all[2] = ls_gemm_avx512_bf16.bf16[1];
+    return all;
+}
+
+/* All cases, with each of the kernels. */
+static void check_standins(bool training, bool stored)
+{
+    for (int i = 0; i < 3; i++)
+        for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+            if (cases[c].training != training) continue;
+            watch(standins()[i]);
+            fused f = fused_new(&cases[c], LS_BF16);
+            check_fused(&f, stored);
+            fused_free(&f);
+        }
+}
+
+static void kernels_finish_rows(void)
+{
+    check_standins(false, false);
+    for (int i = 0; i < 3; i++) {
+        fused f = fused_new(&cases[0], LS_BF16);
+        watch(standins()[i]);
+        check_fused(&f, false);
+        CHECK(finished > 0 && left_in_f32 == 0);
+        watched.in_place_finishes = false;
+        finished = 0;
+        check_fused(&f, false);
+        CHECK(finished == 0 && left_in_f32 > 0);
+        fused_free(&f);
+    }
+}
+
+static void kernels_gather_moments(void)
+{
+    check_standins(true, true);
+    for (int i = 0; i < 3; i++) {
+        fused f = fused_new(&cases[5], LS_BF16); /* 3x3: to convolve twice would take too long */
+        watch(standins()[i]);
+        check_fused(&f, true);
+        CHECK(gathered > 0 && gathered_only == 0 && finished == 0);
+        watched.in_place_finishes = false;
+        gathered = 0;
+        check_fused(&f, true);
+        CHECK(gathered == 0);
+        fused_free(&f);
+    }
+}
+
+static void results_wider_than_their_input_are_written_once(void)
+{
+    for (int c = 8; c < 10; c++) {
+        fused f = fused_new(&cases[c], LS_BF16);
+        watch(ls_gemm_amx.bf16[0]);
+        check_fused(&f, false); /* rounded once */
+        CHECK(gathered_only > 0 && gathered == 0 && finished == gathered_only);
+        watched_blocks.products_per_byte = 0; /* as if products took too long */
+        gathered_only = 0;
+        check_fused(&f, true);
+        CHECK(gathered_only == 0 && gathered > 0);
+        fused_free(&f);
+    }
+}
+
+/* Past the caches, where rows begin on cache lines. */
+static void finished_rows_may_be_streamed(void)
+{
+    fused f = fused_new(&cases[0], LS_BF16);
+    operand *y = &f.operand[Y];
+    void *own = y->view.data, *aligned = aligned_alloc(64, (size_t)(numel(&y->view) * 2 + 63) / 64 * 64);
+    watch(ls_gemm_amx.bf16[0]);
+    watched_blocks.stream_bytes = 0;
+    y->view.data = aligned;
+    check_fused(&f, false);
+    CHECK(streamed > 0 && finished == streamed);
+    y->view.data = own;
+    free(aligned);
+    fused_free(&f);
+}
+
+static void results_do_not_depend_on_the_number_of_workers(void)
+{
+    static const fused_case many = {9, 32, 40, 17, 19, 3, 1, 1, 1, true, false, true, true};
+    for (int variant = 0; variant < 2; variant++) {
+        fused f[2];
+        for (int i = 0; i < 2; i++) {
+            watch(ls_gemm_amx.bf16[0]);
+            if (variant) watched_blocks.products_per_byte = INT32_MAX; /* convolved twice */
+            f[i] = fused_new(&many, LS_BF16);
+            for (int j = 0; i && j < OPERANDS; j++)
+                for (int64_t at = 0; at < numel(&f[0].operand[j].view); at++)
+                    if (j < Y) set(&f[1].operand[j], at, get(&f[0].operand[j], at));
+            for (int j = RUNNING_MEAN; j < OPERANDS; j++)
+                for (int64_t o = 0; o < many.o; o++) set(&f[i].operand[j], o, 0);
+        }
+        for (int i = 0; i < 2; i++) {
+            ls_parallel_set_width(1 + 3 * i);
+            fused_run(&f[i]);
+        }
+        for (int j = Y; j < OPERANDS; j++) CHECK(same_bits(&f[0].operand[j], &f[1].operand[j]));
+        for (int i = 0; i < 2; i++) fused_free(&f[i]);
+    }
+    ls_parallel_set_width(0);
+}
+
+/* Sums of 4096 and more, which differ by a few units. */
+static void a_large_mean_does_not_cancel(void)
+{
+    static const fused_case flat = {3, 64, 40, 17, 19, 1, 1, 0, 1, true, false, false, false};
+    for (int i = 0; i < 3; i++) {
+        fused f = fused_new(&flat, LS_BF16);
+        for (int64_t at = 0; at < numel(&f.operand[X].view); at++)
+            set(&f.operand[X], at, 64 + 0.5 * (get(&f.operand[X], at) > 0));
+        for (int64_t at = 0; at < numel(&f.operand[W].view); at++) set(&f.operand[W], at, 1);
+        watch(standins()[i]);
+        double *y = convolution(&f), mean = 0, m2 = 0;
+        int64_t each = flat.n * flat.h * flat.w, points = flat.h * flat.w;
+        for (int64_t o = 0; o < flat.o; o++) set(&f.operand[RUNNING_VAR], o, 0);
+        fused_run(&f);
+        for (int64_t p = 0; p < each; p++) mean += y[p / points * flat.o * points + p % points] / (double)each;
+        for (int64_t p = 0; p < each; p++) {
+            double apart = y[p / points * flat.o * points + p % points] - mean;
+            m2 += apart * apart;
+        }
+        for (int64_t o = 0; o < flat.o; o++)
+            CHECK_NEAR(get(&f.operand[RUNNING_VAR], o), momentum * m2 / (double)(each - 1), 1e-5);
+        free(y);
+        fused_free(&f);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) check_filter = argv[1];
+#if defined(__x86_64__)
+    if (!ls_isa_usable(LS_ISA_AVX2)) strcpy(check_skip_all, "the CPU lacks AVX2");
+#endif
+    CHECK_RUN_ISAS(every_case);
+    CHECK_RUN(kernels_finish_rows);
+    CHECK_RUN(kernels_gather_moments);
+    CHECK_RUN(results_wider_than_their_input_are_written_once);
+    CHECK_RUN(finished_rows_may_be_streamed);
+    CHECK_RUN(results_do_not_depend_on_the_number_of_workers);
+    CHECK_RUN(a_large_mean_does_not_cancel);
+    return check_done();
+}
