@@ -36,6 +36,9 @@ typedef struct ls_gemm_rows {
     int64_t stride;
     int64_t slices;
     const int64_t *offset;
+    /* Memory that later calls read, worth prefetching into L2 meanwhile, and its length in cache lines. */
+    const char *ahead;
+    int64_t ahead_lines;
 } ls_gemm_rows;
 
 /* Sums, over the rows of a product that count, of each column's distance from its pivot, and of the square of that. The

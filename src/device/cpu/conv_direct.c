@@ -23,6 +23,7 @@
 #define LEAST_USE 0.6           /* share of points that are not border */
 #define LEAST_PANELS 4          /* of the weights, per task with its own points */
 #define PANEL_BYTES (512 << 10) /* of the weights, at most: read from L2 for every tile */
+#define CACHE_LINE 64
 #define TASKS_PER_WORKER 4
 #define MOMENTS_TASKS 8 /* least, if points allow, where moments are gathered: the same with any number of workers */
 
@@ -148,6 +149,8 @@ static void copy_part(const direct_plan *plan, char *to, int64_t item, int64_t i
 /* ---- A task ------------------------------------------------------------------------------------------------------ */
 
 typedef struct direct_task {
+    const char *ahead; /* what the next task reads of the image, and its length in cache lines */
+    int64_t ahead_lines;
     char *copy;
     const char *first; /* point */
     int64_t tiles;
@@ -303,6 +306,10 @@ static void multiply(const direct_plan *plan, direct_task *task, int64_t part)
             if (job->sink.bias) to.bias = (const float *)job->sink.bias + column;
             if (job->sink.how.scale_after) to.scale = to.bias + job->sink.how.scale_after;
         }
+        a.ahead = task->ahead;
+        a.ahead_lines = ceil_div(task->ahead_lines, ceil_div(end - column, kernel->b.width));
+        task->ahead += a.ahead_lines * CACHE_LINE;
+        task->ahead_lines -= a.ahead_lines;
         kernel->in_place(task->tiles, &a, plan->b + column / kernel->b.width * plan->b_stride * plan->bytes, &to);
         if (apart) finish_panel(plan, task, column, to.columns);
         if (to.moments) ls_gathering_add(task->gathering, column, to.columns, &moments, points);
@@ -310,14 +317,45 @@ static void multiply(const direct_plan *plan, direct_task *task, int64_t part)
     if (task->gathering) task->gathering->points += points;
 }
 
+/* The images and rows of the grid that a task has. */
+typedef struct task_part {
+    int64_t item, items, y, rows;
+} task_part;
+
+static task_part part_of(const direct_plan *plan, int64_t number)
+{
+    const int64_t *grid = plan->walk->grid;
+    int64_t bands = ceil_div(grid[0], plan->rows), images = plan->job->m / grid[0] / grid[1];
+    task_part p = {.item = number / bands * plan->items, .y = number % bands * plan->rows};
+    p.items = smaller(plan->items, images - p.item);
+    p.rows = smaller(plan->rows, grid[0] - p.y);
+    return p;
+}
+
+/* Point to what task `number` reads of the image: it is prefetched while another one runs. */
+static void look_ahead(const direct_plan *plan, direct_task *task, int64_t number)
+{
+    const ls_pixels *pixels = &plan->walk->pixels;
+    int64_t bytes = (int64_t)ls_dtype_size(pixels->dtype), first, count; /* elements */
+    if (!plan->copied) {
+        first = number * plan->rows * plan->pitch;
+        count = smaller(plan->rows, plan->job->m - number * plan->rows) * plan->pitch;
+    } else {
+        task_part p = part_of(plan, number);
+        int64_t row = larger(0, plan->low[0] + p.y * plan->walk->stride[0]);
+        int64_t rows = larger(0, smaller(pixels->size[0] - row, plan->need));
+        first = p.item * pixels->item + row * pixels->row;
+        count = p.items > 1 ? p.items * pixels->item : rows * pixels->row;
+    }
+    task->ahead = pixels->data + first * bytes;
+    task->ahead_lines = count * bytes / CACHE_LINE;
+}
+
 static void run_copied(const direct_plan *plan, direct_task *task, int64_t number, int64_t part)
 {
-    int64_t bands = ceil_div(plan->walk->grid[0], plan->rows), images = plan->job->m / plan->walk->grid[0];
-    images /= plan->walk->grid[1];
-    int64_t item = number / bands * plan->items, y = number % bands * plan->rows;
-    int64_t items = smaller(plan->items, images - item), rows = smaller(plan->rows, plan->walk->grid[0] - y);
-    copy_part(plan, task->copy, item, items, y);
-    locate_points(plan, task, item, items, y, rows);
+    task_part p = part_of(plan, number);
+    copy_part(plan, task->copy, p.item, p.items, p.y);
+    locate_points(plan, task, p.item, p.items, p.y, p.rows);
     task->first = task->copy;
     multiply(plan, task, part);
 }
@@ -354,8 +392,14 @@ static void run_tasks(void *arg, ls_worker worker)
         return;
     }
     if (plan->job->kernel->begin) plan->job->kernel->begin();
-    for (int64_t number; (number = atomic_fetch_add(&plan->next, 1)) < plan->tasks;) {
+    int64_t next = atomic_fetch_add(&plan->next, 1); /* known early: what it reads comes from far away */
+    for (int64_t number; (number = next) < plan->tasks;) {
         int64_t part = number % plan->parts;
+        next = atomic_fetch_add(&plan->next, 1);
+        task.ahead = NULL;
+        task.ahead_lines = 0;
+        if (next < plan->tasks && next / plan->parts != number / plan->parts)
+            look_ahead(plan, &task, next / plan->parts);
         if (plan->gatherings) task.gathering = &plan->gatherings[number];
         (plan->copied ? run_copied : run_in_image)(plan, &task, number / plan->parts, part);
     }

@@ -330,12 +330,14 @@ static inline void fetch_rows(const ls_gemm_targets *to, int64_t tile, int64_t c
 static void in_place_wide_bf16(int64_t count, const ls_gemm_rows *a, const void *b, const ls_gemm_targets *to)
 {
     _Alignas(64) float sums[2][4 * TILE_UNITS];
-    int64_t stride = a->stride, first_row = 0;
+    int64_t stride = a->stride, first_row = 0, steps = count * a->slices;
+    fetching f = {.panel = a->ahead, .panel_lines = (a->ahead_lines + steps - 1) / steps};
     while (to->moments && !to->row[first_row]) first_row++;
     for (int64_t t = 0; t < count; t++) {
         const char *rows = (const char *)a->first + t * 32 * stride;
         const uint32_t *b_at = b;
         float *done = sums[t % 2];
+        leaving last = {.sums = done, .stride = TILE_ROW, .right = TILE_UNITS, .down = 2 * TILE_UNITS};
         fetch_rows(to, t, count);
         for (int64_t s = 0; s < a->slices; s++, b_at += 2 * TILE_UNITS) {
             const char *upper = rows + a->offset[s];
@@ -343,25 +345,9 @@ static void in_place_wide_bf16(int64_t count, const ls_gemm_rows *a, const void 
             TILE_LOAD(7, b_at + TILE_UNITS, TILE_ROW);
             TILE_LOAD(4, upper, stride);
             TILE_LOAD(5, upper + 16 * stride, stride);
-            if (s == 0) {
-                TILE_STORE(0, done, TILE_ROW);
-                TILE_ZERO(0);
-                TILE_MULTIPLY(0, 4, 6);
-                TILE_STORE(1, done + TILE_UNITS, TILE_ROW);
-                TILE_ZERO(1);
-                TILE_MULTIPLY(1, 4, 7);
-                TILE_STORE(2, done + 2 * TILE_UNITS, TILE_ROW);
-                TILE_ZERO(2);
-                TILE_MULTIPLY(2, 5, 6);
-                TILE_STORE(3, done + 3 * TILE_UNITS, TILE_ROW);
-                TILE_ZERO(3);
-                TILE_MULTIPLY(3, 5, 7);
-            } else {
-                TILE_MULTIPLY(0, 4, 6);
-                TILE_MULTIPLY(1, 4, 7);
-                TILE_MULTIPLY(2, 5, 6);
-                TILE_MULTIPLY(3, 5, 7);
-            }
+            fetch(&f);
+            if (s == 0) sums_change(&last, NULL);
+            else slices_multiply();
         }
         if (t) take_tile(done, to, t - 1, first_row);
     }
