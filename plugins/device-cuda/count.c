@@ -54,7 +54,7 @@ int cuda_visible(const char *list, int present)
     while (*list) {
         list = next_word(list, word, sizeof word);
         bool by_name = strncmp(word, "GPU-", 4) == 0 || strncmp(word, "MIG-", 4) == 0;
-        if (!by_name && !(isdigit((unsigned char)*word) && atoi(word) < present))
+        if (!by_name && !(isdigit((unsigned char)*word) && strtol(word, NULL, 10) < present))
             break; /* CUDA stops at the first that it cannot find */
         seen++;
     }

@@ -2,6 +2,7 @@
 #include "device/device.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,7 +65,8 @@ static const char *find_index(const char *name)
 int ls_device_index(const char *name)
 {
     const char *colon = find_index(name);
-    return colon ? atoi(colon + 1) : -1;
+    long index = colon ? strtol(colon + 1, NULL, 10) : -1;
+    return index < INT_MAX ? (int)index : INT_MAX; /* of more digits than a number has: no such device, not another */
 }
 
 bool ls_device_answers(const ls_device *device, const char *name)
@@ -223,10 +225,18 @@ bool ls_device_identify(const ls_device *device, char *text, size_t size)
 
 /* ---- opening ---- */
 
+/* There are too few devices: with what may hide GPUs. */
+static void report_count(const char *name, const char *plugin, int count, ls_message *why)
+{
+    const char *visible = strcmp(plugin, LS_GPU_PLUGIN) == 0 ? getenv("CUDA_VISIBLE_DEVICES") : NULL;
+    ls_message_set(why, "device \"%.64s\": %d such device%s usable here%s%.60s", name, count,
+                   count == 1 ? " is" : "s are", visible ? ", with CUDA_VISIBLE_DEVICES=" : "", visible ? visible : "");
+}
+
 ls_device *ls_device_open(const char *name, const ls_peers *peers, ls_status *status, ls_message *why)
 {
     const char *colon = find_index(name);
-    int index = colon ? atoi(colon + 1) : 0;
+    int index = colon ? ls_device_index(name) : 0;
     char plain[500];
     snprintf(plain, sizeof plain, "%.*s", colon ? (int)(colon - name) : (int)strlen(name), name);
 
@@ -240,8 +250,7 @@ ls_device *ls_device_open(const char *name, const ls_peers *peers, ls_status *st
     if (!find_table(plain, &device->library, &table, why)) goto close_device;
     int count = table.count();
     if (index >= count) {
-        ls_message_set(why, "device \"%.64s\": %d such device%s usable here", name, count,
-                       count == 1 ? " is" : "s are");
+        report_count(name, plain, count, why);
         goto close_device;
     }
     ls_device_open_args args = {.size = sizeof args, .index = index, .owner = (ls_owner *)device, .peers = peers};

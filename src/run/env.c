@@ -5,6 +5,7 @@
 #include <lockstep/version.h>
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -157,11 +158,14 @@ static void transports(const writer *w)
 static void no_gpus(const writer *w)
 {
     ls_message why = {{0}};
-    const char *reason = "the plug-in is installed and finds no GPU";
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES"), *reason = why.text;
     if (!ls_library_installed(LS_GPU_PLUGIN)) reason = "the plug-in is not installed";
     else if (ls_device_count(LS_GPU_PLUGIN, &why) < 0) reason = why.text;
     else if (!ls_driver_is_there(ls_config_text(LS_SETTING_GPU_FILES)))
         reason = "the plug-in is installed; none of LOCKSTEP_GPU_FILES, the driver's, exists";
+    else
+        ls_message_set(&why, "the plug-in is installed and finds no GPU%s%.100s",
+                       visible ? ", with CUDA_VISIBLE_DEVICES=" : "", visible ? visible : "");
     entry(w, LS_GPU_PLUGIN, reason);
 }
 

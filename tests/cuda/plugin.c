@@ -28,6 +28,7 @@ static void visible_gpus_are_counted_as_cuda_does(void)
     CHECK(cuda_visible(" 3, 1", 4) == 2);
     CHECK(cuda_visible("1,7,2", 4) == 1); /* what comes after one that is not there is not seen */
     CHECK(cuda_visible("-1", 4) == 0);
+    CHECK(cuda_visible("0,4294967297", 4) == 1);
     CHECK(cuda_visible("NoDevFiles", 4) == 0);
     CHECK(cuda_visible("GPU-8932f937-d72c-4106-c12f-20bd9faed9f6,MIG-1", 4) == 2);
 }

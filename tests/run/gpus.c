@@ -240,6 +240,17 @@ static void asking_for_gpus_that_are_not_there_fails(void)
     CHECK(on_host("0", "", LAUNCH "-n 2 --multi_gpu " WORKER " device") == 1);
     HAS("LOCKSTEP_DEVICE=cuda, set by a launcher if GPUs or TPUs are requested: ");
     HAS("0 such devices are usable here");
+    CHECK(on_host("2", "", LAUNCH "--gpu_ids 7 " WORKER " device") == 1);
+    HAS("0 such devices are usable here, with CUDA_VISIBLE_DEVICES=7. To train");
+    static const char *const beyond[] = {"2", "2147483648", "4294967295", "4294967296", "99999999999999999999"};
+    for (size_t i = 0; i < sizeof beyond / sizeof *beyond; i++) {
+        char command[1024];
+        snprintf(command, sizeof command, WORKER " --device cuda:%s device", beyond[i]);
+        CHECK_MSG(on_host("2", "", command) == 1, "cuda:%s: %s", beyond[i], output);
+        HAS("2 such devices are usable here");
+    }
+    CHECK(on_host("2", "", LAUNCH "-n 2 " WORKER " --device cuda:4294967296 device") == 1);
+    HAS("2 such devices are usable here");
     CHECK(on_host("0", "", LAUNCH "--nproc-per-node gpu " WORKER " device") == 2);
     HAS("--nproc-per-node gpu: there is no GPU here");
     CHECK(on_host("1", "", LAUNCH "--multi_gpu " WORKER " device") == 2);
@@ -297,6 +308,9 @@ static void the_command_shows_and_tests_them(void)
     HAS("ls_plugin_v2 of the plug-in returned NULL");
     CHECK(on_host("0", "", LOCKSTEP_COMMAND " env") == 0);
     HAS("cuda                               the plug-in is installed and finds no GPU\n");
+    CHECK(on_host("2", "CUDA_VISIBLE_DEVICES=2,0", LOCKSTEP_COMMAND " env") == 0);
+    HAS("cuda                               the plug-in is installed and finds no GPU, with "
+        "CUDA_VISIBLE_DEVICES=2,0\n");
     CHECK(on_host("2", "LOCKSTEP_GPU_FILES=/nowhere", LOCKSTEP_COMMAND " env") == 0);
     HAS("cuda                               the plug-in is installed; none of LOCKSTEP_GPU_FILES, the driver's, "
         "exists\n");
