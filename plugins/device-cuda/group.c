@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "../thread.h"
+#include "../variables.h"
 #include "nccl.h"
 
 typedef struct group {
@@ -43,13 +44,6 @@ static time_t now(void)
 static void sleep_a_little(void)
 {
     nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
-}
-
-/* The variable has been checked by the library, which reads it too. */
-static int64_t read_limit(void)
-{
-    const char *text = getenv("LOCKSTEP_COMM_TIMEOUT");
-    return text && *text ? atoll(text) : 600;
 }
 
 /* ---- failures ---- */
@@ -179,7 +173,11 @@ static ls_status group_open(void *device, const char id[LS_GROUP_ID_BYTES], int 
     group *g = nccl ? calloc(1, sizeof *g) : NULL;
     if (!nccl) return LS_ERR_UNSUPPORTED;
     if (!g) return cuda_refuse(why, LS_ERR_MEMORY, "no memory for a group");
-    *g = (group){.nccl = nccl, .device = device, .rank = rank, .size = size, .limit = read_limit()};
+    *g = (group){.nccl = nccl,
+                 .device = device,
+                 .rank = rank,
+                 .size = size,
+                 .limit = variable_count("LOCKSTEP_COMM_TIMEOUT", 600)};
     pthread_condattr_t clock;
     pthread_condattr_init(&clock);
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "../variables.h"
 #include "choices.h"
 #include "entries.h"
 #include "fault.h"
@@ -73,13 +74,6 @@ static ls_status start(cuda_device *d, ls_message *why)
     return cuda_fault_new(d, why);
 }
 
-static bool is_set(const char *name)
-{
-    const char *text = getenv(name);
-    return text && *text && strcmp(text, "0") != 0 && strcmp(text, "no") != 0 && strcmp(text, "off") != 0 &&
-           strcmp(text, "false") != 0;
-}
-
 ls_status cuda_open(const ls_host *host, const ls_device_open_args *args, void **device, ls_message *why)
 {
     if (started_in && started_in != getpid()) return refuse_fork(why);
@@ -98,12 +92,12 @@ ls_status cuda_open(const ls_host *host, const ls_device_open_args *args, void *
     d->host = host;
     d->owner = args->owner;
     d->index = args->index;
-    d->tf32 = is_set("LOCKSTEP_CUDA_TF32");
-    d->deterministic = is_set("LOCKSTEP_CUDA_DETERMINISTIC");
-    d->blocking = is_set("LOCKSTEP_CUDA_BLOCKING");
-    d->report_waits = is_set("LOCKSTEP_CUDA_WAITS");
+    d->tf32 = variable_is_on("LOCKSTEP_CUDA_TF32");
+    d->deterministic = variable_is_on("LOCKSTEP_CUDA_DETERMINISTIC");
+    d->blocking = variable_is_on("LOCKSTEP_CUDA_BLOCKING");
+    d->report_waits = variable_is_on("LOCKSTEP_CUDA_WAITS");
     ls_status status = start(d, why);
-    if (status == LS_OK && is_set("LOCKSTEP_CUDA_PROFILE")) d->profile = cuda_profile_new();
+    if (status == LS_OK && variable_is_on("LOCKSTEP_CUDA_PROFILE")) d->profile = cuda_profile_new();
     if (status == LS_OK) *device = d;
     else cuda_close(d);
     return status;

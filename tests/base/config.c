@@ -1,6 +1,8 @@
 /* config.c - settings come from the environment once; mistakes are reported, not obeyed. Also the log they go to. */
 #include "base/config.h"
 
+#include "../../plugins/variables.h"
+
 #include "base/capture.h"
 #include "base/log.h"
 #include "check.h"
@@ -141,11 +143,47 @@ static void the_first_process_speaks_for_the_job(void)
     CHECK_HAS(text, "lockstep: warning: told by the launcher\n");
 }
 
+/* Both read the variable: 0 if they agree that it is off, 3 if they agree that it is on. */
+static int plugin_agrees(void)
+{
+    return ls_config_switch(LS_SETTING_CUDA_TF32) + 2 * variable_is_on("LOCKSTEP_CUDA_TF32");
+}
+
+static int plugin_counts(void)
+{
+    return (int)variable_count("LOCKSTEP_COMM_TIMEOUT", 7) == (int)ls_config_count(LS_SETTING_COMM_TIMEOUT);
+}
+
+static void plugins_read_what_the_library_does(void)
+{
+    static const char *const off[] = {"", "0", "no", "No", "OFF", "False", "n", "F", "maybe", "2"};
+    static const char *const on[] = {"1", "yes", "On", "TRUE", "y", "t"};
+    char setting[64];
+    for (size_t i = 0; i < sizeof off / sizeof *off; i++) {
+        snprintf(setting, sizeof setting, "LOCKSTEP_CUDA_TF32=%s", off[i]);
+        CHECK_MSG(code(run_captured(setting, plugin_agrees, text, sizeof text)) == 0, "%s", setting);
+    }
+    for (size_t i = 0; i < sizeof on / sizeof *on; i++) {
+        snprintf(setting, sizeof setting, "LOCKSTEP_CUDA_TF32=%s", on[i]);
+        CHECK_MSG(code(run_captured(setting, plugin_agrees, text, sizeof text)) == 3, "%s", setting);
+    }
+    CHECK(code(run_captured("LOCKSTEP_COMM_TIMEOUT=0", plugin_counts, text, sizeof text)) == 1);
+    CHECK(code(run_captured("LOCKSTEP_COMM_TIMEOUT=31", plugin_counts, text, sizeof text)) == 1);
+    static const char *const ignored[] = {"", "soon", "-1", "3s", "99999999999999999999"};
+    for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++) {
+        CHECK(setenv("LOCKSTEP_TEST_NUMBER", ignored[i], 1) == 0);
+        CHECK_MSG(variable_count("LOCKSTEP_TEST_NUMBER", 600) == 600, "%s", ignored[i]);
+    }
+    unsetenv("LOCKSTEP_TEST_NUMBER");
+    CHECK(variable_count("LOCKSTEP_TEST_NUMBER", 600) == 600);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
     CHECK_RUN(values_are_read);
     CHECK_RUN(mistakes_are_reported);
+    CHECK_RUN(plugins_read_what_the_library_does);
     CHECK_RUN(levels_filter);
     CHECK_RUN(the_first_process_speaks_for_the_job);
     CHECK_RUN(rows_describe_themselves);
