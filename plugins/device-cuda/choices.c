@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "../home.h"
@@ -82,6 +83,16 @@ static void read_all(cuda_choices *choices)
     free(text);
 }
 
+/* -1: there is none, or something else is in its place: a pipe would be waited for. */
+static int open_file(const char *path)
+{
+    struct stat found;
+    int file = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+    if (file < 0 || (fstat(file, &found) == 0 && S_ISREG(found.st_mode))) return file;
+    close(file);
+    return -1;
+}
+
 cuda_choices *cuda_choices_open(const char *name)
 {
     cuda_choices *choices = calloc(1, sizeof *choices);
@@ -94,7 +105,7 @@ cuda_choices *cuda_choices_open(const char *name)
     for (char *c = path + used + 1; *c; c++)
         if (!isalnum((unsigned char)*c) && *c != '.') *c = '-';
     home_make_folders(path);
-    choices->file = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+    choices->file = open_file(path);
     if (choices->file >= 0) read_all(choices);
     return choices;
 }

@@ -120,6 +120,16 @@ static void without_a_folder_choices_last_as_long_as_the_program(void)
     setenv("XDG_CACHE_HOME", FOLDER, 1);
 }
 
+static void what_is_no_file_does_no_harm(void)
+{
+    remove(PATH);
+    CHECK(mkfifo(PATH, 0600) == 0); /* reading it would wait for a writer */
+    for (int i = 0; i < 2; i++) check_forgotten();
+    CHECK(remove(PATH) == 0 && mkdir(PATH, 0700) == 0);
+    for (int i = 0; i < 2; i++) check_forgotten();
+    CHECK(rmdir(PATH) == 0);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
@@ -130,6 +140,7 @@ int main(int argc, char **argv)
     CHECK_RUN(two_programs_at_once_lose_nothing);
     CHECK_RUN(damaged_lines_are_ignored);
     CHECK_RUN(the_file_stops_growing);
+    CHECK_RUN(what_is_no_file_does_no_harm);
     CHECK_RUN(without_a_folder_choices_last_as_long_as_the_program);
     remove(PATH);
     return check_done();
