@@ -23,6 +23,39 @@ static int refuse(const char *why)
     return refuse_options(&command_launch, why);
 }
 
+/* ---- GPUs ------------------------------------------------------------------------------------------------------- */
+
+/* Is a word also earlier in the list? */
+static bool is_repeated(const char *list, const char *word, size_t length)
+{
+    for (const char *at = list; at < word; at += strcspn(at, ", ") + 1)
+        if (strncmp(at, word, length) == 0 && strcspn(at, ", ") == length) return true;
+    return false;
+}
+
+/* CUDA sees no GPU from the first word on that it does not know: PyTorch would then train on the CPU, silently. */
+static bool check_ids(const char *ids, char *why, size_t size)
+{
+    for (const char *at = ids;; at++) {
+        at += strspn(at, " ");
+        size_t length = strcspn(at, ", ");
+        const char *end = at + length + strspn(at + length, " ");
+        bool is_name = strncmp(at, "GPU-", 4) == 0 || strncmp(at, "MIG-", 4) == 0;
+        bool is_number = length && strspn(at, "0123456789") == length;
+        if ((!is_name && !is_number) || (*end && *end != ',')) {
+            snprintf(why, size, "--gpu_ids %s: give numbers or names of GPUs (2,0 or GPU-8932f937,...), or all", ids);
+            return false;
+        }
+        if (is_repeated(ids, at, length)) {
+            snprintf(why, size, "--gpu_ids %s: GPU %.*s is there twice, but each process needs its own", ids,
+                     (int)length, at);
+            return false;
+        }
+        if (!*end) return true;
+        at = end;
+    }
+}
+
 /* ---- Number of processes --------------------------------------------------------------------------------------- */
 
 /* accelerate's rules, with its messages. */
@@ -205,6 +238,9 @@ int launch_job(const command *by, const launch_options *options, char *const *wo
     char why[1200], texts[OPTION_COUNT + 1][LONGEST_VARIABLE];
     const char *variables[OPTION_COUNT + 4];
     ls_launch_opts opts = {ls_launch_opts_defaults};
+    const char *ids = options->value[OPTION_GPU_IDS];
+    bool listed = ids && strcmp(ids, "all") != 0 && wanted_device(options) == ON_GPUS;
+    if (listed && !check_ids(ids, why, sizeof why)) return refuse_options(by, why);
     set_variables(options, texts, variables);
     if (options->value[OPTION_MPIRUN_HOSTFILE]) return launch_mpirun(by, options, variables, words);
     if (!launch_hosts(options, &opts, why, sizeof why) ||

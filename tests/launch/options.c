@@ -54,14 +54,9 @@ const char *nearest(const char *wanted, const char *const *names, size_t count)
     return NULL;
 }
 
-/* Run the command with these words, separated by blanks; what it calls is in `caught`, what it says in `said`. */
-static int launch(const char *words)
+/* Run the command; what it calls is in `caught`, what it says in `said`. */
+static int launch_words(int argc, char **argv)
 {
-    char line[1024], *argv[64] = {"launch"};
-    int argc = 1;
-    snprintf(line, sizeof line, "%s", words);
-    for (char *word = strtok(line, " "); word; word = strtok(NULL, " ")) argv[argc++] = word;
-    argv[argc] = NULL;
     caught[0] = '\0';
     fflush(stderr);
     FILE *file = tmpfile();
@@ -76,6 +71,17 @@ static int launch(const char *words)
     fclose(file);
     if (caught[0]) note("code=%d\n", code);
     return code;
+}
+
+/* With these words, separated by blanks. */
+static int launch(const char *words)
+{
+    char line[1024], *argv[64] = {"launch"};
+    int argc = 1;
+    snprintf(line, sizeof line, "%s", words);
+    for (char *word = strtok(line, " "); word; word = strtok(NULL, " ")) argv[argc++] = word;
+    argv[argc] = NULL;
+    return launch_words(argc, argv);
 }
 
 /* The lines of `caught` that are not in `usual`, separated by blanks. */
@@ -383,6 +389,28 @@ static void accelerates_rules_hold(void)
     CHECK_TEXT(difference(usual), "num_processes=8 master_addr=a min_hosts=2 max_hosts=2");
 }
 
+/* With a list of GPUs, which may have blanks. */
+static int launch_on(const char *ids)
+{
+    char list[64], *argv[] = {"launch", "--gpu_ids", list, "program", NULL};
+    snprintf(list, sizeof list, "%s", ids);
+    return launch_words(4, argv);
+}
+
+static void lists_of_gpus_are_checked(void)
+{
+    static const char *const wrong[] = {"",    ",",   "0,", ",0",    "0,,1",        "-1",   "abc",
+                                        "0;1", "0 1", "1x", "all,0", "GPU-1,GPU-1", "0, 0", "10,1,10"};
+    static const char *const right[] = {"0", "10,1,0", "0, 1", "all", "GPU-8932f937-d72c,MIG-1"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        CHECK_MSG(launch_on(wrong[i]) == EXIT_USAGE && strstr(said, "--gpu_ids "), "\"%s\": %s", wrong[i], said);
+    }
+    CHECK(strstr(said, "--gpu_ids 10,1,10: GPU 10 is there twice"));
+    for (size_t i = 0; i < sizeof right / sizeof *right; i++)
+        CHECK_MSG(launch_on(right[i]) == CODE, "\"%s\": %s", right[i], said);
+    CHECK(launch("--cpu --gpu_ids none program") == CODE); /* no GPU is wanted */
+}
+
 /* A file for one host and one process does not stand in the way of a command line for several. */
 static void hosts_win_over_the_file(void)
 {
@@ -451,6 +479,7 @@ int main(int argc, char **argv)
     CHECK_RUN(nothing_of_theirs_is_unknown);
     CHECK_RUN(python_is_put_in_front);
     CHECK_RUN(accelerates_rules_hold);
+    CHECK_RUN(lists_of_gpus_are_checked);
     CHECK_RUN(hosts_win_over_the_file);
     CHECK_RUN(gpus_are_asked_for_by_name);
     CHECK_RUN(keys_without_effect_are_named);
