@@ -87,8 +87,7 @@ static device_kind wanted_device(const launch_options *options)
     return listed || strcasecmp(type, "MULTI_GPU") == 0 ? ON_GPUS : ANY_DEVICE;
 }
 
-/* GPUs that a job is for if its number of processes is not given; 0: it is not for GPUs. */
-static int gpus_for(const launch_options *options)
+int gpus_for(const launch_options *options)
 {
     const char *ids = options->value[OPTION_GPU_IDS];
     int listed = ids && strcmp(ids, "all") != 0;
@@ -98,8 +97,7 @@ static int gpus_for(const launch_options *options)
     return listed ? listed : ls_launch_gpus();
 }
 
-/* The same of TPUs. */
-static int tpus_for(const launch_options *options)
+int tpus_for(const launch_options *options)
 {
     device_kind on = wanted_device(options);
     return on == ON_CPU || on == ON_GPUS ? 0 : ls_launch_tpus();

@@ -203,10 +203,10 @@ static int work(const char *above)
 
 /* Default number of processes: that of GPUs, of TPU chips, else of CPUs, but few; at least two, or there is nothing to
  * test, so they share a GPU if there is only one. A TPU chip cannot be shared. */
-static const char *default_processes(bool on_cpu)
+static const char *default_processes(const launch_options *options)
 {
     static char text[12];
-    int gpus = on_cpu ? 0 : ls_launch_gpus(), tpus = on_cpu ? 0 : ls_launch_tpus(), least = tpus == 1 ? 1 : 2;
+    int gpus = gpus_for(options), tpus = tpus_for(options), least = tpus == 1 ? 1 : 2;
     int count = gpus ? gpus : tpus ? tpus : ls_launch_cpus();
     if (gpus == 1) setenv("LOCKSTEP_SHARE_GPU", "1", 1);
     snprintf(text, sizeof text, "%d", count < least ? least : count > MOST_PROCESSES ? MOST_PROCESSES : count);
@@ -230,7 +230,7 @@ static int run_test(int argc, char **argv)
         return refuse_options(&command_test, "give at most one folder after the options");
     if (!options.value[OPTION_NUM_PROCESSES] && !options.value[OPTION_HOSTFILE] &&
         !options.value[OPTION_NPROC_PER_NODE])
-        options.value[OPTION_NPROC_PER_NODE] = default_processes(options.value[OPTION_CPU] != NULL);
+        options.value[OPTION_NPROC_PER_NODE] = default_processes(&options);
     if (readlink("/proc/self/exe", self, sizeof self - 1) < 0)
         return refuse_options(&command_test, "/proc is not mounted: the command cannot find itself");
     char *words[] = {self, "test", options.program ? options.program[0] : NULL, NULL};

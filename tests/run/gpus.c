@@ -323,6 +323,11 @@ static void the_command_shows_and_tests_them(void)
     HAS(" (2), device cuda\n");
     HAS("All checks passed: these processes can train together.");
     LACKS("warning");
+    CHECK(on_host("3", "", LOCKSTEP_COMMAND " test --gpu_ids 0,2") == 0); /* as many as are listed */
+    HAS("2 processes on 1 host: ");
+    HAS(" (2), device cuda\n");
+    CHECK(on_host("3", "", LOCKSTEP_COMMAND " test --gpu_ids 2") == 0);
+    HAS("2 processes on 1 host: ");
 }
 
 int main(int argc, char **argv)
