@@ -2,7 +2,7 @@
  *
  * All inputs of a map have one number type; its result has the same, or is bool. Half types are computed in f32 and
  * rounded once. p[0] is the result, p[1] .. the inputs; an input may be the result itself. k holds up to two scalar
- * arguments of the operator. */
+ * arguments of the operator; NULL if it has none. */
 #ifndef LOCKSTEP_KERNELS_ELEMENTWISE_H
 #define LOCKSTEP_KERNELS_ELEMENTWISE_H
 
