@@ -20,7 +20,8 @@ typedef enum decider { BY_PROGRAM, BY_ENVIRONMENT, BY_ITSELF } decider;
 static void fail(ls_run *run, decider who, ls_status code, const char *name, const char *why)
 {
     ls_errors_clear(&run->errors);
-    if (who == BY_PROGRAM) ls_fail(&run->errors, code, "%s", why);
+    bool is_cpu = strcmp(name, "cpu") == 0; /* chosen for want of a GPU, or to avoid one */
+    if (who == BY_PROGRAM || is_cpu) ls_fail(&run->errors, code, "%s", why);
     else if (who == BY_ENVIRONMENT)
         ls_fail(&run->errors, code,
                 "ls_init: LOCKSTEP_DEVICE=%s, set by a launcher if GPUs or TPUs are requested: %s. To train on the "

@@ -42,6 +42,22 @@ static void without_a_gpu_it_is_the_cpu_silently(void)
     CHECK_TEXT(output, "rank 0 of 1: cpu cpu, sum 1\n");
 }
 
+/* A CPU that cannot be opened is no GPU that cannot be used. */
+static void a_failure_of_the_cpu_is_not_called_a_gpus(void)
+{
+    static const char *const settings[] = {"", "LOCKSTEP_USE_CPU=1"};
+    int met = 0;
+    for (int request = 1; met < 2 && request <= 40; request++) {
+        char setting[64];
+        snprintf(setting, sizeof setting, "LOCKSTEP_FAIL_ALLOC=%d %s", request, settings[request % 2]);
+        on_host("0", setting, WORKER " device");
+        LACKS("there is a GPU");
+        LACKS("LOCKSTEP_DEVICE=cpu");
+        met += strstr(output, "error: device \"cpu\": out of memory while opening it") != NULL;
+    }
+    CHECK(met == 2);
+}
+
 static void the_gpu_can_be_refused(void)
 {
     static const char *const settings[] = {"LOCKSTEP_USE_CPU=1",        "ACCELERATE_USE_CPU=True",
@@ -339,6 +355,7 @@ int main(int argc, char **argv)
     if (argc > 1) check_filter = argv[1];
     CHECK_RUN(the_gpu_is_used_without_a_word);
     CHECK_RUN(without_a_gpu_it_is_the_cpu_silently);
+    CHECK_RUN(a_failure_of_the_cpu_is_not_called_a_gpus);
     CHECK_RUN(the_gpu_can_be_refused);
     CHECK_RUN(a_gpu_that_fails_says_how_to_go_on);
     CHECK_RUN(every_process_has_its_own);
