@@ -81,13 +81,18 @@ static void read_all(cuda_choices *choices)
         begin = end + 1;
     }
     free(text);
+    /* Longer than programs make it: damaged. Its end would never be read, and written again by every program. */
+    int ignored = length == most ? ftruncate(choices->file, 0) : 0; /* one that may only be read stays as it is */
+    (void)ignored;
 }
 
-/* -1: there is none, or something else is in its place: a pipe would be waited for. */
+/* For reading alone if it may not be written. -1: there is none, or something else is in its place: a pipe would be
+ * waited for. */
 static int open_file(const char *path)
 {
     struct stat found;
-    int file = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+    int how = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, file = open(path, how | O_RDWR | O_CREAT | O_APPEND, 0600);
+    if (file < 0) file = open(path, how | O_RDONLY);
     if (file < 0 || (fstat(file, &found) == 0 && S_ISREG(found.st_mode))) return file;
     close(file);
     return -1;

@@ -20,10 +20,9 @@ static bool has_driver(void)
     return driver != NULL;
 }
 
-/* Files /dev/nvidia0, /dev/nvidia1, ...; a container has those of its own GPUs. Linux on Windows has one for all. */
-static int device_files(void)
+int cuda_present(const char *path, bool driver)
 {
-    DIR *folder = opendir("/dev");
+    DIR *folder = opendir(path);
     int count = 0;
     if (!folder) return 0;
     for (const struct dirent *entry; (entry = readdir(folder));) {
@@ -31,8 +30,9 @@ static int device_files(void)
         if (strncmp(entry->d_name, "nvidia", 6) == 0 && *number && strspn(number, "0123456789") == strlen(number))
             count++;
     }
+    bool of_windows = faccessat(dirfd(folder), "dxg", F_OK, 0) == 0;
     closedir(folder);
-    return count == 0 && access("/dev/dxg", F_OK) == 0 ? 1 : count;
+    return count == 0 && driver && of_windows ? 1 : count;
 }
 
 /* The first word of the list: returns what follows it. */
@@ -71,6 +71,5 @@ bool cuda_visible_word(const char *list, int index, char *word, size_t size)
 
 int cuda_count(void)
 {
-    int present = device_files();
-    return present && has_driver() ? cuda_visible(getenv("CUDA_VISIBLE_DEVICES"), present) : 0;
+    return cuda_visible(getenv("CUDA_VISIBLE_DEVICES"), cuda_present("/dev", has_driver()));
 }

@@ -6,6 +6,10 @@
 #include <stddef.h>
 
 int cuda_count(void);
+/* GPUs whose files are in a folder of devices: nvidia0, nvidia1, ...; a container has those of its own. They count
+ * without the driver's library, too: that something is missing should be said, not hidden by training on the CPU. Linux
+ * on Windows has one file for all GPUs, whoever made them: there the driver shows that one is meant. */
+int cuda_present(const char *path, bool driver);
 /* How many of the GPUs CUDA_VISIBLE_DEVICES makes visible: "1,0", "GPU-8a3f...", "" (none), NULL (all). */
 int cuda_visible(const char *list, int present);
 /* The word for GPU `index` of those that are seen, "1" or "GPU-8a3f..."; false if there is none. */

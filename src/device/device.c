@@ -237,6 +237,12 @@ ls_device *ls_device_open(const char *name, const ls_peers *peers, ls_status *st
 {
     const char *colon = find_index(name);
     int index = colon ? ls_device_index(name) : 0;
+    *status = LS_ERR_DEVICE;
+    if (!colon && strchr(name, ':') && !strchr(name, '/')) {
+        ls_message_set(why, "device \"%.64s\": what follows the colon must be a number, as in \"%.*s:0\"", name,
+                       (int)strcspn(name, ":"), name);
+        return NULL;
+    }
     char plain[500];
     snprintf(plain, sizeof plain, "%.*s", colon ? (int)(colon - name) : (int)strlen(name), name);
 
@@ -245,7 +251,6 @@ ls_device *ls_device_open(const char *name, const ls_peers *peers, ls_status *st
     if (strcmp(plain, "cpu") == 0) snprintf(device->name, sizeof device->name, "cpu");
     else snprintf(device->name, sizeof device->name, "%.50s:%d", plain, index); /* paths may be longer */
 
-    *status = LS_ERR_DEVICE;
     ls_device_table table;
     if (!find_table(plain, &device->library, &table, why)) goto close_device;
     int count = table.count();

@@ -120,6 +120,26 @@ static void without_a_folder_choices_last_as_long_as_the_program(void)
     setenv("XDG_CACHE_HOME", FOLDER, 1);
 }
 
+static void a_file_that_is_too_long_begins_anew(void)
+{
+    FILE *file = fopen(PATH, "w");
+    for (int i = 0; i < 20000; i++) CHECK(fputs("no line of ours\n", file) >= 0);
+    CHECK(fclose(file) == 0);
+    keep(7, 2);
+    CHECK(found_anew(7) == 2 && file_size() == 20);
+}
+
+static void a_file_for_reading_is_read(void)
+{
+    if (geteuid() == 0) CHECK_SKIP("root may write everything");
+    keep(8, 5);
+    CHECK(chmod(PATH, 0400) == 0);
+    CHECK(found_anew(8) == 5);
+    keep(9, 1);
+    CHECK(found_anew(9) == CUDA_CHOICE_UNKNOWN);
+    CHECK(chmod(PATH, 0600) == 0);
+}
+
 static void what_is_no_file_does_no_harm(void)
 {
     remove(PATH);
@@ -140,6 +160,8 @@ int main(int argc, char **argv)
     CHECK_RUN(two_programs_at_once_lose_nothing);
     CHECK_RUN(damaged_lines_are_ignored);
     CHECK_RUN(the_file_stops_growing);
+    CHECK_RUN(a_file_that_is_too_long_begins_anew);
+    CHECK_RUN(a_file_for_reading_is_read);
     CHECK_RUN(what_is_no_file_does_no_harm);
     CHECK_RUN(without_a_folder_choices_last_as_long_as_the_program);
     remove(PATH);

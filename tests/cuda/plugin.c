@@ -1,6 +1,8 @@
 /* plugin.c - the CUDA plug-in as the library meets it, with or without a GPU. */
 #include <lockstep.h>
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,6 +33,22 @@ static void visible_gpus_are_counted_as_cuda_does(void)
     CHECK(cuda_visible("0,4294967297", 4) == 1);
     CHECK(cuda_visible("NoDevFiles", 4) == 0);
     CHECK(cuda_visible("GPU-8932f937-d72c-4106-c12f-20bd9faed9f6,MIG-1", 4) == 2);
+}
+
+static void gpus_count_without_their_driver(void)
+{
+    static const char *const files[] = {"gpu_files/dxg", "gpu_files/nvidia-uvm", "gpu_files/nvidiactl",
+                                        "gpu_files/nvidia0", "gpu_files/nvidia12"};
+    enum { FILES = sizeof files / sizeof *files };
+    CHECK(cuda_present("gpu_files", true) == 0); /* no such folder */
+    mkdir("gpu_files", 0700);
+    for (int i = 0; i < FILES; i++) {
+        close(open(files[i], O_CREAT | O_WRONLY, 0600));
+        CHECK(cuda_present("gpu_files", false) == (i < 3 ? 0 : i - 2));
+        CHECK(cuda_present("gpu_files", true) == (i < 3 ? 1 : i - 2));
+    }
+    for (int i = 0; i < FILES; i++) remove(files[i]);
+    rmdir("gpu_files");
 }
 
 static void a_visible_gpu_has_a_word(void)
@@ -95,6 +113,7 @@ int main(int argc, char **argv)
     has_gpu = cuda_count() > 0;
     CHECK_RUN(without_a_gpu_it_says_so);
     CHECK_RUN(visible_gpus_are_counted_as_cuda_does);
+    CHECK_RUN(gpus_count_without_their_driver);
     CHECK_RUN(a_visible_gpu_has_a_word);
     CHECK_RUN_FORK(a_forked_process_is_told_what_to_do);
     CHECK_RUN(adds_on_the_gpu);

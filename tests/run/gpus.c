@@ -265,6 +265,13 @@ static void asking_for_gpus_that_are_not_there_fails(void)
         CHECK_MSG(on_host("2", "", command) == 1, "cuda:%s: %s", beyond[i], output);
         HAS("2 such devices are usable here");
     }
+    static const char *const odd[] = {"x", "-1", "", "1x"};
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+        char command[1024];
+        snprintf(command, sizeof command, WORKER " --device cuda:%s device", odd[i]);
+        CHECK_MSG(on_host("2", "", command) == 1, "cuda:%s: %s", odd[i], output);
+        HAS("what follows the colon must be a number, as in \"cuda:0\"");
+    }
     CHECK(on_host("2", "", LAUNCH "-n 2 " WORKER " --device cuda:4294967296 device") == 1);
     HAS("2 such devices are usable here");
     CHECK(on_host("0", "", LAUNCH "--nproc-per-node gpu " WORKER " device") == 2);
