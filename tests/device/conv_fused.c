@@ -320,6 +320,27 @@ static void a_large_mean_does_not_cancel(void)
     }
 }
 
+/* One NaN in x: ReLU lets it through, and moments that saw it are none. */
+static void nans_are_not_lost(void)
+{
+    static const int of[] = {0, 5, 8}; /* finished by the kernel, gathered, convolved twice */
+    for (int i = 0; i < 9; i++) {
+        const fused_case *k = &cases[of[i % 3]];
+        fused f = fused_new(k, LS_BF16);
+        int64_t points = f.out[0] * f.out[1];
+        set(&f.operand[X], 0, NAN);
+        watch(standins()[i / 3]);
+        fused_run(&f);
+        for (int64_t at = 0; at < k->n * k->o * points; at++) {
+            bool sees_it = k->training || (at / points < k->o && at % points == 0); /* 1x1: one point of one image */
+            CHECK_MSG(!!isnan(get(&f.operand[Y], at)) == sees_it, "case %d, element %d", of[i % 3], (int)at);
+        }
+        for (int64_t o = 0; k->training && o < k->o; o++)
+            CHECK(isnan(get(&f.operand[RUNNING_MEAN], o)) && isnan(get(&f.operand[RUNNING_VAR], o)));
+        fused_free(&f);
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
@@ -333,5 +354,6 @@ int main(int argc, char **argv)
     CHECK_RUN(finished_rows_may_be_streamed);
     CHECK_RUN(results_do_not_depend_on_the_number_of_workers);
     CHECK_RUN(a_large_mean_does_not_cancel);
+    CHECK_RUN(nans_are_not_lost);
     return check_done();
 }

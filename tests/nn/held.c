@@ -22,15 +22,19 @@ static size_t most_held(ls_run *run, ls_module *net, ls_tensor *x)
     return ls_memory(run).peak - before;
 }
 
+static void check_results_held(ls_run *run, ls_module *net, size_t results)
+{
+    size_t most = most_held(run, net, numbers_new(run));
+    CHECK_MSG(most == results * (BYTES + LS_GUARD_GAP), "%zu", most);
+    CHECK(ls_finish(run) == 0);
+}
+
 static void a_sequential_holds_two_results_at_a_time(void)
 {
     ls_run *run = ls_init(NULL, NULL);
     ls_module *net = ls_sequential_new(run, ls_tanh_new(run), ls_flatten_new(run), ls_relu_new(run),
                                        ls_dropout_new(run, 0), ls_tanh_new(run), ls_sigmoid_new(run));
-    ls_tensor *x = numbers_new(run);
-    size_t most = most_held(run, net, x);
-    CHECK_MSG(most == 2 * (BYTES + LS_GUARD_GAP), "%zu", most);
-    CHECK(ls_finish(run) == 0);
+    check_results_held(run, net, 2);
 }
 
 static void a_nested_one_holds_its_input_as_well(void)
@@ -40,10 +44,7 @@ static void a_nested_one_holds_its_input_as_well(void)
     for (int i = 0; i < 3; i++)
         ls_module_append(
             net, ls_sequential_new(run, ls_tanh_new(run), ls_identity_new(run), ls_relu_new(run), ls_tanh_new(run)));
-    ls_tensor *x = numbers_new(run);
-    size_t most = most_held(run, net, x);
-    CHECK_MSG(most == 3 * (BYTES + LS_GUARD_GAP), "%zu", most);
-    CHECK(ls_finish(run) == 0);
+    check_results_held(run, net, 3);
 }
 
 static void inputs_and_outputs_stay(void)
