@@ -39,21 +39,22 @@ class Server:
 
 
 class Mpi:
-    """All-reduce with this MPI implementation; MPI has no bf16."""
+    """All-reduce with this MPI implementation, or with oneCCL between its processes; MPI has no bf16."""
 
-    def __init__(self, build, flavour, compiler, launcher, libraries=(), **extra):
+    def __init__(self, build, flavour, compiler, launcher, libraries=(), half=False, **extra):
         self.program = build / "bench" / f"mpi_peer_{flavour}"
         self.command = [*launcher, "-n", "2", str(self.program)]
         self.environment = {**os.environ, **extra}
+        self.items = tuple(f"comm/{dtype}/all-reduce" for dtype in (["f32", "bf16"] if half else ["f32"]))
         subprocess.run([*compiler, "-O2", "-o", str(self.program), str(here / "mpi_peer.c"), *libraries], check=True)
 
     def takes(self, name):
-        return name.startswith("comm/f32/all-reduce")
+        return name.startswith(self.items)
 
     def ask(self, name):
-        size, unit = name.split("/")[2].split()[1:3]
+        dtype, (size, unit) = name.split("/")[1], name.split("/")[2].split()[1:3]
         count = int(size) * UNITS[unit]
-        done = subprocess.run([*self.command, str(count), str(REPEAT.get(f"{size} {unit}", 1)), "0.25"],
+        done = subprocess.run([*self.command, str(count), str(REPEAT.get(f"{size} {unit}", 1)), "0.25", dtype],
                               capture_output=True, text=True, timeout=120, env=self.environment)
         if done.returncode:
             return None
@@ -79,15 +80,24 @@ def torch_python(current):
     return python_with("torch", os.environ.get("PYTHON_TORCH"), current)
 
 
-def intel_mpi(build):
-    """Intel MPI from pip (impi-devel), beside the interpreter of PyTorch or of its extension; None if not installed."""
+def intel(build):
+    """Intel MPI and oneCCL from pip (impi-devel, oneccl-devel), beside the interpreter of PyTorch or of its extension."""
+    found = {}
     for python in (os.environ.get("PYTHON_TORCH"), os.environ.get("PYTHON_IPEX")):
         root = pathlib.Path(python).parent.parent if python else pathlib.Path("/nowhere")
-        libraries, launcher = root / "lib", root / "bin" / "mpiexec.hydra"
-        if launcher.exists() and (root / "include" / "mpi.h").exists() and (libraries / "libmpi.so.12").exists():
-            return Mpi(build, "intel", ["cc", f"-I{root / 'include'}"], [str(launcher)],
-                       [str(libraries / "libmpi.so.12"), f"-Wl,-rpath,{libraries}"],
-                       I_MPI_ROOT=str(root), I_MPI_FABRICS="shm", I_MPI_PIN_DOMAIN="core")
+        libraries, launcher, ccl = root / "lib", root / "bin" / "mpiexec.hydra", root / "include" / "oneapi" / "ccl.h"
+        if not launcher.exists() or not (root / "include" / "mpi.h").exists() or not (libraries / "libmpi.so.12").exists():
+            continue
+        options = [f"-I{root / 'include'}", f"-Wl,-rpath,{libraries}", "-Wl,--no-as-needed"]
+        settings = {"I_MPI_ROOT": str(root), "I_MPI_FABRICS": "shm", "I_MPI_PIN_DOMAIN": "core"}
+        mpi = str(libraries / "libmpi.so.12")
+        if "intel mpi" not in found:
+            found["intel mpi"] = Mpi(build, "intel", ["cc", *options], [str(launcher)], [mpi], **settings)
+        if "oneccl" not in found and ccl.exists():  # its header is C++; it finds its parts by the path of libraries
+            found["oneccl"] = Mpi(build, "oneccl", ["c++", "-DWITH_ONECCL", *options, "-x", "c++"], [str(launcher)],
+                                  ["-x", "none", mpi, str(libraries / "libccl.so.2")], half=True, CCL_ROOT=str(root),
+                                  CCL_PLUGIN="ONECCL_LEGACY_CPU", LD_LIBRARY_PATH=str(libraries), **settings)
+    return found
 
 
 def find(build, python, all_threads, say):
@@ -102,11 +112,10 @@ def find(build, python, all_threads, say):
         else:
             say(f"{flavour} is not installed (Debian's lib{flavour}-dev and {'mpich' if flavour == 'mpich' else 'openmpi-bin'})")
 
-    intel = intel_mpi(build)
-    if intel:
-        peers["intel mpi"] = intel
-    else:
-        say("Intel MPI is not installed (pip install impi-devel beside PYTHON_TORCH)")
+    peers.update(intel(build))
+    for name, package in {"intel mpi": "impi-devel", "oneccl": "oneccl-devel"}.items():
+        if name not in peers:
+            say(f"{name} is not installed (pip install {package} beside PYTHON_TORCH or PYTHON_IPEX)")
 
     def torch_takes(name):
         # PyTorch's kernels use all cores regardless of settings, so it takes part only if all of them are used;

@@ -1,8 +1,8 @@
 """run.py BUILD [--quick] [--polite] [filter ...] - benchmark Lockstep and its peers in turn, print a table, write BUILD/bench.json.
 
 Each competitor measures one item at a time, in turn, for several rounds; the best value of each counts. Peers (peers.py) are
-OpenBLAS, MPICH, Open MPI, Intel MPI, PyTorch with its defaults and with tuned memory settings, and Intel's extension for it, if they
-are installed. Whole commands (commands.py) are timed the same way: launchers, training with several processes, sums between hosts.
+OpenBLAS, MPICH, Open MPI, Intel MPI, oneCCL, PyTorch with its defaults and with tuned memory settings, and Intel's extension for
+it, if they are installed. Whole commands (commands.py) are timed the same way: launchers, training with several processes, sums between hosts.
 Everything runs with priority over other work on the machine if permitted (not with --polite), and a row that was disturbed
 nevertheless is marked."""
 import json
