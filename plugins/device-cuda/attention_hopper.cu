@@ -5,8 +5,8 @@
  *
  * Dropout draws 16 bits for a score, half of what the CPU draws, by seven rounds of Philox in place of ten (the kernel
  * is a twelfth faster), so it drops other scores than the CPU does; the same ones in every run with the same seed.
- * `kept` has them for the gradients, a bit set where a score is dropped: in each head, [tiles of 64 keys][queries] pairs
- * of 32-bit words; bit 4 j + i of word w is key 8 j + 4 w + i of the tile. */
+ * `kept` has them for the gradients, a bit set where a score is dropped: in each head, [tiles of 64 keys][queries]
+ * pairs of 32-bit words; bit 4 j + i of word w is key 8 j + 4 w + i of the tile. */
 #include "attention_hopper.cuh"
 
 /* ---- Random bits ------------------------------------------------------------------------------------------------- */
