@@ -47,10 +47,17 @@ typedef struct ls_gemm_moments {
     float pivot[LS_GEMM_MAX_WIDTH], sum[LS_GEMM_MAX_WIDTH], squares[LS_GEMM_MAX_WIDTH];
 } ls_gemm_moments;
 
+/* Panels of B side by side, `stride` elements apart. */
+typedef struct ls_gemm_panels {
+    const void *first;
+    int64_t count, stride;
+} ls_gemm_panels;
+
 /* Where the first `columns` sums of row i of a product are stored: `offset` bytes after row[i], as f32 or rounded to
  * bf16; dropped where row[i] is NULL. */
 typedef struct ls_gemm_targets {
     void *const *row;
+    bool scattered; /* rows do not follow each other in memory: a CPU does not foresee where the next one is stored */
     int64_t offset;
     int64_t columns;
     ls_dtype dtype; /* LS_DTYPE_NONE: nothing is stored; row[i] only says whether the row counts */
@@ -60,7 +67,8 @@ typedef struct ls_gemm_targets {
     bool relu;
     const float *bias, *scale; /* of the columns, or NULL; a scale only with a bias */
     void *const *residual;     /* rows like those of the result and of its type, or NULL */
-    ls_gemm_moments *moments;  /* set to those of the sums themselves; some row must count. NULL: not wanted */
+    /* Set to those of the sums themselves; some row must count, and there is one panel. NULL: not wanted. */
+    ls_gemm_moments *moments;
 } ls_gemm_targets;
 
 /* `count` tiles one below the other: panel i of A, a_stride elements after the one before, with one panel of B. Or,
@@ -92,6 +100,9 @@ typedef struct ls_gemm_blocks {
     int64_t tasks;        /* per worker to aim for; columns are cut if rows give fewer */
     int64_t shared_bytes; /* of B up to which all workers pack it together once, instead of each its own part */
     int64_t stream_bytes; /* of C from which on it bypasses the caches */
+    /* The same of products of rows in place: often shallow, they wait for their stores, which a shared cache takes
+     * faster than memory as long as it holds the result. */
+    int64_t in_place_stream_bytes;
     /* Multiplications of rows in place that take as long as moving a byte from or to memory; 0: unknown, but few. */
     int64_t products_per_byte;
 } ls_gemm_blocks;
@@ -114,9 +125,8 @@ typedef struct ls_gemm_kernel {
                         int64_t ldc);
     ls_gemm_side half_b;
     int half_step;
-    /* (optional) `count` tiles one below the other, of rows of A in place with one panel of B. All count * mr rows are
-     * read. */
-    void (*in_place)(int64_t count, const ls_gemm_rows *a, const void *b, const ls_gemm_targets *to);
+    /* (optional) The tiles of count * mr rows of A in place, which are all read, with panels of B. */
+    void (*in_place)(int64_t count, const ls_gemm_rows *a, const ls_gemm_panels *b, const ls_gemm_targets *to);
     int64_t in_place_columns; /* of C up to which that is faster than packing A first */
     bool in_place_finishes;   /* it can do more with sums than store them */
     /* (optional) Columns of tiles: sums as in `tile`, and rounded to bf16. */

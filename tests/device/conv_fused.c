@@ -23,6 +23,7 @@ static const fused_case cases[] = {
     {5, 64, 96, 11, 13, 1, 1, 0, 1, true, false, true, true}, /* widens */
     {4, 32, 90, 17, 10, 1, 2, 0, 1, true, true, false, true}, /* widens, with gaps and a panel in part */
     {2, 32, 33, 3, 4, 1, 1, 0, 1, true, false, false, false},
+    {1, 128, 70, 9, 8, 3, 1, 1, 1, false, true, true, true}, /* deep: panels of weights one after the other */
 };
 
 enum { X, W, BIAS, WEIGHT, SHIFT, MEAN, VAR, RESIDUAL, Y, RUNNING_MEAN, RUNNING_VAR, OPERANDS };
@@ -157,10 +158,10 @@ static void every_case(void)
 static ls_gemm_kernel watched;
 static ls_gemm_blocks watched_blocks;
 static ls_gemm_table watched_table;
-static void (*in_place)(int64_t count, const ls_gemm_rows *a, const void *b, const ls_gemm_targets *to);
+static void (*in_place)(int64_t count, const ls_gemm_rows *a, const ls_gemm_panels *b, const ls_gemm_targets *to);
 static atomic_int finished, gathered, gathered_only, left_in_f32, streamed;
 
-static void watching(int64_t count, const ls_gemm_rows *a, const void *b, const ls_gemm_targets *to)
+static void watching(int64_t count, const ls_gemm_rows *a, const ls_gemm_panels *b, const ls_gemm_targets *to)
 {
     if (to->bias && to->dtype == LS_BF16) finished++;
     if (to->moments && to->dtype != LS_DTYPE_NONE) gathered++;
@@ -260,7 +261,7 @@ static void finished_rows_may_be_streamed(void)
     operand *y = &f.operand[Y];
     void *own = y->view.data, *aligned = aligned_alloc(64, (size_t)(numel(&y->view) * 2 + 63) / 64 * 64);
     watch(ls_gemm_amx.bf16[0]);
-    watched_blocks.stream_bytes = 0;
+    watched_blocks.in_place_stream_bytes = 0;
     y->view.data = aligned;
     check_fused(&f, false);
     CHECK(streamed > 0 && finished == streamed);

@@ -255,10 +255,18 @@ static bool may_stream(const direct_plan *plan, const direct_task *task)
 {
     const ls_gemm_job *job = plan->job;
     int64_t bytes = job->m * job->n * (int64_t)ls_dtype_size(job->sink.how.out_dtype);
-    if (!job->kernel->blocks || bytes < job->kernel->blocks->stream_bytes) return false;
+    if (!job->kernel->blocks || bytes < job->kernel->blocks->in_place_stream_bytes) return false;
     uintptr_t any = 0;
     for (int64_t i = 0; i < task->tiles * job->kernel->a.width; i++) any |= (uintptr_t)task->row[i];
     return any % 64 == 0;
+}
+
+/* Are the rows of neighbouring points further apart than they are long? */
+static bool rows_scattered(const direct_plan *plan, const direct_task *task)
+{
+    const ls_gemm_job *job = plan->job;
+    int64_t bytes = job->n * (int64_t)ls_dtype_size(job->sink.how.out_dtype);
+    return job->m > 1 && task->row[0] && task->row[1] && (char *)task->row[1] - (char *)task->row[0] > bytes;
 }
 
 static int64_t count_points(const direct_plan *plan, const direct_task *task)
@@ -276,6 +284,7 @@ static ls_gemm_targets targets_of(const direct_plan *plan, direct_task *task)
     if (plan->dropped) to.dtype = LS_DTYPE_NONE;
     else if (kernel_finishes(plan->job)) {
         to.dtype = sink->how.out_dtype;
+        to.scattered = rows_scattered(plan, task);
         to.stream = may_stream(plan, task);
         to.relu = sink->how.activation == LS_ACT_RELU;
         if (sink->pre) to.residual = task->residual;
@@ -299,18 +308,22 @@ static void multiply(const direct_plan *plan, direct_task *task, int64_t part)
         points = count_points(plan, task);
         to.moments = &moments;
     }
-    for (int64_t column = part * plan->part_columns; column < end; column += kernel->b.width) {
-        to.columns = smaller(kernel->b.width, end - column);
+    int64_t at_once = apart || to.moments ? kernel->b.width : plan->part_columns;
+    for (int64_t column = part * plan->part_columns; column < end; column += at_once) {
+        to.columns = smaller(at_once, end - column);
         if (to.dtype != LS_DTYPE_NONE && !apart) {
             to.offset = column * (int64_t)ls_dtype_size(to.dtype);
             if (job->sink.bias) to.bias = (const float *)job->sink.bias + column;
             if (job->sink.how.scale_after) to.scale = to.bias + job->sink.how.scale_after;
         }
+        ls_gemm_panels b = {.first = plan->b + column / kernel->b.width * plan->b_stride * plan->bytes,
+                            .count = ceil_div(to.columns, kernel->b.width),
+                            .stride = plan->b_stride};
         a.ahead = task->ahead;
-        a.ahead_lines = ceil_div(task->ahead_lines, ceil_div(end - column, kernel->b.width));
+        a.ahead_lines = ceil_div(task->ahead_lines, ceil_div(end - column, at_once));
         task->ahead += a.ahead_lines * CACHE_LINE;
         task->ahead_lines -= a.ahead_lines;
-        kernel->in_place(task->tiles, &a, plan->b + column / kernel->b.width * plan->b_stride * plan->bytes, &to);
+        kernel->in_place(task->tiles, &a, &b, &to);
         if (apart) finish_panel(plan, task, column, to.columns);
         if (to.moments) ls_gathering_add(task->gathering, column, to.columns, &moments, points);
     }

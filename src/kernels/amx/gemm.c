@@ -230,10 +230,12 @@ static const ls_gemm_blocks deep = {
     .tasks = 1,
     .shared_bytes = 64 << 20,
     .stream_bytes = 8 << 20,
+    .in_place_stream_bytes = 32 << 20,
     .products_per_byte = 40,
 };
 
-static void in_place_wide_bf16(int64_t count, const ls_gemm_rows *a, const void *b, const ls_gemm_targets *to);
+static void in_place_wide_bf16(int64_t count, const ls_gemm_rows *a, const ls_gemm_panels *b,
+                               const ls_gemm_targets *to);
 
 #define ISA "amx"
 #define IN_PLACE(shape) IN_PLACE_##shape
@@ -312,33 +314,53 @@ static void take_tile(const float *sums, const ls_gemm_targets *to, int64_t tile
         take_half(sums + half * 2 * TILE_UNITS, to, first, first_row - first);
 }
 
-/* Prefetch the cache lines of a row of columns that a tile is stored to, unless it goes past the caches, and what is
- * added to a later one. */
-static inline void fetch_rows(const ls_gemm_targets *to, int64_t tile, int64_t count)
+/* A tile of the product: number of its rows and of its panel of B. */
+typedef struct place {
+    int64_t tile, panel;
+} place;
+
+/* The order of tiles. Panels first: results are written row by row, 32 rows of A stay in L1 and panels come from L1 or
+ * L2. Rows first: a panel stays in L1. */
+static inline place place_next(place at, int64_t count, int64_t panels, bool panels_first)
 {
-    enum { AHEAD = 2 }; /* tiles */
-    if (!to->stream && to->dtype != LS_DTYPE_NONE)
-        for (int64_t i = tile * TILE_SIDE; i < (tile + 1) * TILE_SIDE; i++)
-            __builtin_prefetch((char *)to->row[i] + to->offset, 1, 3);
-    int64_t begin = tile ? tile + AHEAD : 0, end = tile + AHEAD + 1 < count ? tile + AHEAD + 1 : count;
-    for (int64_t i = begin * TILE_SIDE; to->residual && i < end * TILE_SIDE; i++)
-        __builtin_prefetch((char *)to->residual[i] + to->offset, 0, 3);
+    if (panels_first && ++at.panel == panels) at.panel = 0, at.tile++;
+    if (!panels_first && ++at.tile == count) at.tile = 0, at.panel++;
+    return at;
+}
+
+/* Prefetch the parts of rows that belong to a tile. */
+static inline void fetch_tile(const ls_gemm_targets *to, void *const *row, place at, bool write)
+{
+    int64_t offset = to->offset + at.panel * TILE_SIDE * (to->dtype == LS_F32 ? 4 : 2);
+    for (int64_t i = at.tile * TILE_SIDE; i < (at.tile + 1) * TILE_SIDE; i++) {
+        const char *part = (const char *)row[i] + offset;
+        if (write) __builtin_prefetch(part, 1, 3);
+        else __builtin_prefetch(part, 0, 3);
+    }
 }
 
 /* Storing a register that has just been multiplied waits for the multiplier. So the sums of a tile are stored one
  * register at a time in the first step of the next tile, and rounded while that one is multiplied. */
-static void in_place_wide_bf16(int64_t count, const ls_gemm_rows *a, const void *b, const ls_gemm_targets *to)
+static void in_place_wide_bf16(int64_t count, const ls_gemm_rows *a, const ls_gemm_panels *b, const ls_gemm_targets *to)
 {
+    enum { AHEAD = 3, SHALLOW = 32 }; /* tiles; slices */
     _Alignas(64) float sums[2][4 * TILE_UNITS];
-    int64_t stride = a->stride, first_row = 0, steps = count * a->slices;
+    bool panels_first = b->count > 1 && a->slices <= SHALLOW;
+    int64_t stride = a->stride, first_row = 0, all = count * b->count, steps = all * a->slices;
     fetching f = {.panel = a->ahead, .panel_lines = (a->ahead_lines + steps - 1) / steps};
     while (to->moments && !to->row[first_row]) first_row++;
-    for (int64_t t = 0; t < count; t++) {
-        const char *rows = (const char *)a->first + t * 32 * stride;
-        const uint32_t *b_at = b;
-        float *done = sums[t % 2];
-        leaving last = {.sums = done, .stride = TILE_ROW, .right = TILE_UNITS, .down = 2 * TILE_UNITS};
-        fetch_rows(to, t, count);
+    place last = {0}, at = {0}, later = {0};
+    ls_gemm_targets target = ls_gemm_panel_targets(to, 0, TILE_SIDE);
+    for (int64_t n = 0, fetched = 0; n < all; n++) {
+        const char *rows = (const char *)a->first + at.tile * 32 * stride;
+        const uint32_t *b_at = (const uint32_t *)((const uint16_t *)b->first + at.panel * b->stride);
+        float *done = sums[n % 2];
+        leaving leaves = {.sums = done, .stride = TILE_ROW, .right = TILE_UNITS, .down = 2 * TILE_UNITS};
+        for (; to->residual && fetched < n + AHEAD && fetched < all; fetched++) {
+            fetch_tile(to, to->residual, later, false);
+            later = place_next(later, count, b->count, panels_first);
+        }
+        if (to->scattered && !to->stream) fetch_tile(to, to->row, at, true);
         for (int64_t s = 0; s < a->slices; s++, b_at += 2 * TILE_UNITS) {
             const char *upper = rows + a->offset[s];
             TILE_LOAD(6, b_at, TILE_ROW);
@@ -346,13 +368,16 @@ static void in_place_wide_bf16(int64_t count, const ls_gemm_rows *a, const void 
             TILE_LOAD(4, upper, stride);
             TILE_LOAD(5, upper + 16 * stride, stride);
             fetch(&f);
-            if (s == 0) sums_change(&last, NULL);
+            if (s == 0) sums_change(&leaves, NULL);
             else slices_multiply();
         }
-        if (t) take_tile(done, to, t - 1, first_row);
+        if (n) take_tile(done, &target, last.tile, first_row);
+        if (at.panel != last.panel) target = ls_gemm_panel_targets(to, at.panel * TILE_SIDE, TILE_SIDE);
+        last = at;
+        at = place_next(at, count, b->count, panels_first);
     }
     sums_end(sums[0], 2 * TILE_UNITS, TILE_UNITS, TILE_ROW);
-    take_tile(sums[0], to, count - 1, first_row);
+    take_tile(sums[0], &target, last.tile, first_row);
     if (to->stream) ls_stream_end();
 }
 
