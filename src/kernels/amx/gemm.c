@@ -281,7 +281,8 @@ LS_SIMD void put_rows(const float *sums, const ls_gemm_targets *to, int64_t firs
                 LS_UNROLL for (int u = 0; u < 2; u++) v[u] = ls_vf_max(least, v[u]);
             }
             if (stream) ls_vf_stream2_bf16(out, v);
-            else ls_vf_store2_bf16(out, v);
+            else if (finish) ls_vf_store2_bf16(out, v);
+            else ls_vf_flush2_bf16(out, v); /* AMX itself leaves no subnormal sums */
         }
     }
 }
@@ -320,7 +321,7 @@ typedef struct place {
 } place;
 
 /* The order of tiles. Panels first: results are written row by row, 32 rows of A stay in L1 and panels come from L1 or
- * L2. Rows first: a panel stays in L1. */
+ * L2. Rows first, for deep products: panels would leave L2 too soon. */
 static inline place place_next(place at, int64_t count, int64_t panels, bool panels_first)
 {
     if (panels_first && ++at.panel == panels) at.panel = 0, at.tile++;
@@ -339,13 +340,38 @@ static inline void fetch_tile(const ls_gemm_targets *to, void *const *row, place
     }
 }
 
+/* Load a tile of B, which stays in L1 or bypasses it. */
+#define LOAD_B(t, from)                                                                                                \
+    do {                                                                                                               \
+        if (b_stays) TILE_LOAD(t, from, TILE_ROW);                                                                     \
+        else TILE_LOAD_ONCE(t, from, TILE_ROW);                                                                        \
+    } while (0)
+
+/* One step of a tile. The first one has the tile that leaves, later ones spread their loads over their products. */
+static inline __attribute__((always_inline)) void step_in_place(const char *rows, int64_t stride, const uint32_t *b,
+                                                                bool b_stays, const leaving *last)
+{
+    LOAD_B(6, b);
+    TILE_LOAD(4, rows, stride);
+    if (!last) TILE_MULTIPLY(0, 4, 6);
+    LOAD_B(7, b + TILE_UNITS);
+    if (!last) TILE_MULTIPLY(1, 4, 7);
+    TILE_LOAD(5, rows + 16 * stride, stride);
+    if (last) sums_change(last, NULL);
+    else {
+        TILE_MULTIPLY(2, 5, 6);
+        TILE_MULTIPLY(3, 5, 7);
+    }
+}
+
 /* Storing a register that has just been multiplied waits for the multiplier. So the sums of a tile are stored one
  * register at a time in the first step of the next tile, and rounded while that one is multiplied. */
 static void in_place_wide_bf16(int64_t count, const ls_gemm_rows *a, const ls_gemm_panels *b, const ls_gemm_targets *to)
 {
-    enum { AHEAD = 3, SHALLOW = 32 }; /* tiles; slices */
+    enum { AHEAD = 3, SHALLOW = 32, STAYS_BYTES = 40 << 10 }; /* tiles; slices; of L1 */
     _Alignas(64) float sums[2][4 * TILE_UNITS];
     bool panels_first = b->count > 1 && a->slices <= SHALLOW;
+    bool b_stays = a->slices * TILE_SIDE * TILE_ROW * (b->count + 1) <= STAYS_BYTES; /* with 32 rows of A */
     int64_t stride = a->stride, first_row = 0, all = count * b->count, steps = all * a->slices;
     fetching f = {.panel = a->ahead, .panel_lines = (a->ahead_lines + steps - 1) / steps};
     while (to->moments && !to->row[first_row]) first_row++;
@@ -363,13 +389,9 @@ static void in_place_wide_bf16(int64_t count, const ls_gemm_rows *a, const ls_ge
         if (to->scattered && !to->stream) fetch_tile(to, to->row, at, true);
         for (int64_t s = 0; s < a->slices; s++, b_at += 2 * TILE_UNITS) {
             const char *upper = rows + a->offset[s];
-            TILE_LOAD(6, b_at, TILE_ROW);
-            TILE_LOAD(7, b_at + TILE_UNITS, TILE_ROW);
-            TILE_LOAD(4, upper, stride);
-            TILE_LOAD(5, upper + 16 * stride, stride);
             fetch(&f);
-            if (s == 0) sums_change(&leaves, NULL);
-            else slices_multiply();
+            if (s == 0) step_in_place(upper, stride, b_at, b_stays, &leaves);
+            else step_in_place(upper, stride, b_at, b_stays, NULL);
         }
         if (n) take_tile(done, &target, last.tile, first_row);
         if (at.panel != last.panel) target = ls_gemm_panel_targets(to, at.panel * TILE_SIDE, TILE_SIDE);
