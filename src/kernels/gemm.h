@@ -81,8 +81,12 @@ typedef struct ls_gemm_column {
     void *to;         /* rows of the column, ldc elements apart; or with ldc == 0 partial tiles, one after the other */
     int64_t ldc;
     /* For column_bf16, of tiles one below the other: */
-    const float *bias; /* of the columns, or NULL; only where the kernel has column_bias */
-    bool stream;       /* not read again soon: may bypass the caches. `to` and rows are then multiples of 64 bytes */
+    bool stream; /* not read again soon: may bypass the caches. Addresses of rows are then multiples of 64 bytes */
+    /* Only where the kernel has column_finishes: */
+    const float *bias;        /* of the columns, or NULL */
+    ls_activation activation; /* none, ReLU or GELU */
+    uint16_t *pre;            /* rows of the input of the activation, pre_stride elements apart, or NULL */
+    int64_t pre_stride;
     /* Memory that the next call reads, worth prefetching into L2 meanwhile, and its length in cache lines. */
     const char *ahead;
     int64_t ahead_lines;
@@ -131,7 +135,7 @@ typedef struct ls_gemm_kernel {
     bool in_place_finishes;   /* it can do more with sums than store them */
     /* (optional) Columns of tiles: sums as in `tile`, and rounded to bf16. */
     ls_gemm_column_fn *column, *column_bf16;
-    bool column_bias;             /* column_bf16 can add a bias */
+    bool column_finishes;         /* column_bf16 can do more with sums than round them */
     const ls_gemm_blocks *blocks; /* NULL: defaults that suit most CPUs */
     /* (optional) Called around every run of tiles on a thread: acquire and release CPU state (AMX tiles). */
     void (*begin)(void);

@@ -210,53 +210,76 @@ static void linear_layers(void)
     check_linear(LS_F32, LS_ACT_RELU, 9, 0, 8, NULL);
 }
 
-/* A layer so large that it is cut into blocks along all sides, or that its result bypasses the caches: rounded sums
- * equal unrounded ones, whatever the number of workers. */
+/* How many of n numbers are not what `wide` is rounded to. A NaN must be some NaN. */
+static int64_t count_unequal(const ls_bf16 *half, const float *wide, int64_t n)
+{
+    int64_t unequal = 0;
+    for (int64_t i = 0; i < n; i++)
+        unequal += isnan(wide[i]) ? !isnan(ls_bf16_to_f32(half[i])) : half[i] != ls_bf16_from_f32(wide[i]);
+    return unequal;
+}
+
+/* A layer so large that it is cut into blocks along all sides, or that its result bypasses the caches: rounded results
+ * of the activation, and its rounded inputs, equal unrounded ones, whatever the number of workers. */
+static void check_large_layer(int64_t m, int64_t n, int64_t k, ls_activation activation, bool has_pre)
+{
+    ls_derived derived = {.version = 1};
+    operand x = operand_coarse(LS_BF16, LS_SHAPE(m, k), (int[]){0, 1}, 1);
+    operand w = operand_coarse(LS_BF16, LS_SHAPE(n, k), (int[]){0, 1}, 1);
+    operand bias = operand_coarse(LS_F32, LS_SHAPE(n), (int[]){0}, 1);
+    operand wide = operand_coarse(LS_F32, LS_SHAPE(m, n), (int[]){0, 1}, 1);
+    operand wide_pre = operand_coarse(LS_F32, LS_SHAPE(m, n), (int[]){0, 1}, 1);
+    operand half = operand_coarse(LS_BF16, LS_SHAPE(m, n), (int[]){0, 1}, 1);
+    operand half_pre = operand_coarse(LS_BF16, LS_SHAPE(m, n), (int[]){0, 1}, 1);
+    ls_call call = {.op = LS_OP_linear, .n_in = 3, .n_out = 2, .in = {&x.view, &w.view, &bias.view}};
+    call.attrs.product.compute = LS_BF16;
+    call.attrs.product.activation = activation;
+    set_at(&x.view, 40 * k + 1, NAN);
+    int64_t row = m - 3, column = n - 5;
+    double want = get_at(&bias.view, column), size = 1;
+    for (int64_t p = 0; p < k; p++) {
+        double term = get_at(&x.view, row * k + p) * get_at(&w.view, column * k + p);
+        want += term;
+        size += fabs(term);
+    }
+    want = activated(activation, want);
+    for (int workers = 1; workers <= 3; workers += 2) {
+        ls_parallel_set_width(workers);
+        w.view.derived = workers == 1 ? NULL : &derived;
+        if (workers == 1) {
+            call.out[0] = &wide.view, call.out[1] = has_pre ? &wide_pre.view : NULL;
+            run(&call);
+            double got = get_at(&wide.view, row * n + column);
+            CHECK_MSG(fabs(got - want) <= 2e-6 * size, "%g, not %g", got, want);
+            CHECK(isnan(get_at(&wide.view, 40 * n)));
+        }
+        memset(half.view.data, 0xff, (size_t)(m * n) * sizeof(ls_bf16));
+        memset(half_pre.view.data, 0xff, (size_t)(m * n) * sizeof(ls_bf16));
+        call.out[0] = &half.view, call.out[1] = has_pre ? &half_pre.view : NULL;
+        run(&call);
+        int64_t unequal = count_unequal(half.view.data, wide.view.data, m * n);
+        if (has_pre) unequal += count_unequal(half_pre.view.data, wide_pre.view.data, m * n);
+        CHECK_MSG(!unequal, "%d of %dx%dx%d with activation %d are unequal with %d workers", (int)unequal, (int)m,
+                  (int)n, (int)k, (int)activation, workers);
+    }
+    derived.release(derived.form);
+    operand_free(&x);
+    operand_free(&w);
+    operand_free(&bias);
+    operand_free(&wide);
+    operand_free(&wide_pre);
+    operand_free(&half);
+    operand_free(&half_pre);
+}
+
 static void large_layers_round_the_same_way(void)
 {
-    static const int64_t sizes[][3] = {{700, 96, 1700}, {200, 1100, 1600}, {2100, 2048, 8}, {650, 70, 600}};
-    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
-        int64_t m = sizes[s][0], n = sizes[s][1], k = sizes[s][2];
-        ls_derived derived = {.version = 1};
-        operand x = operand_coarse(LS_BF16, LS_SHAPE(m, k), (int[]){0, 1}, 1);
-        operand w = operand_coarse(LS_BF16, LS_SHAPE(n, k), (int[]){0, 1}, 1);
-        operand bias = operand_coarse(LS_F32, LS_SHAPE(n), (int[]){0}, 1);
-        operand wide = operand_coarse(LS_F32, LS_SHAPE(m, n), (int[]){0, 1}, 1);
-        operand half = operand_coarse(LS_BF16, LS_SHAPE(m, n), (int[]){0, 1}, 1);
-        ls_call call = {.op = LS_OP_linear, .n_in = 3, .n_out = 1, .in = {&x.view, &w.view, &bias.view}};
-        call.attrs.product.compute = LS_BF16;
-        int64_t row = m - 3, column = n - 5;
-        double want = get_at(&bias.view, column), size = 1;
-        for (int64_t p = 0; p < k; p++) {
-            double term = get_at(&x.view, row * k + p) * get_at(&w.view, column * k + p);
-            want += term;
-            size += fabs(term);
-        }
-        for (int workers = 1; workers <= 3; workers += 2) {
-            ls_parallel_set_width(workers);
-            w.view.derived = workers == 1 ? NULL : &derived;
-            if (workers == 1) {
-                call.out[0] = &wide.view;
-                run(&call);
-                double got = get_at(&wide.view, row * n + column);
-                CHECK_MSG(fabs(got - want) <= 2e-6 * size, "%g, not %g", got, want);
-            }
-            memset(half.view.data, 0xff, (size_t)(m * n) * sizeof(ls_bf16));
-            call.out[0] = &half.view;
-            run(&call);
-            int64_t different = 0;
-            for (int64_t i = 0; i < m * n; i++)
-                different += ((ls_bf16 *)half.view.data)[i] != ls_bf16_from_f32(((const float *)wide.view.data)[i]);
-            CHECK_MSG(!different, "%d of %dx%dx%d differ with %d workers", (int)different, (int)m, (int)n, (int)k,
-                      workers);
-        }
-        derived.release(derived.form);
-        operand_free(&x);
-        operand_free(&w);
-        operand_free(&bias);
-        operand_free(&wide);
-        operand_free(&half);
-    }
+    check_large_layer(700, 96, 1700, LS_ACT_NONE, false);
+    check_large_layer(200, 1100, 1600, LS_ACT_GELU, true);
+    check_large_layer(2100, 2048, 8, LS_ACT_GELU, true);
+    check_large_layer(2100, 2048, 8, LS_ACT_NONE, true);
+    check_large_layer(650, 70, 600, LS_ACT_RELU, false);
+    check_large_layer(650, 70, 600, LS_ACT_TANH, true);
 }
 
 /* A weight that changes: the packed form follows its version, and is kept only if a version is used again. */

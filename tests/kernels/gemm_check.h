@@ -138,7 +138,7 @@ static void check_column(const ls_gemm_kernel *kernel, const operand *a, const o
     for (int64_t i = 0; i < panels; i++)
         kernel->tile(k, pa + (size_t)(i * mr * k) * bytes, pb, NULL, want + i * mr * nr, nr);
     for (int variant = 0; variant < 8; variant++) {
-        bool whole = variant & 1, biased = variant & 2 && kernel->column_bias, stream = variant & 4;
+        bool whole = variant & 1, biased = variant & 2 && kernel->column_finishes, stream = variant & 4;
         size_t skip = whole ? 0 : (size_t)split * bytes;
         ls_gemm_column c = {.count = panels, .k = split, .a = pa, .a_stride = mr * k, .b = pb, .to = partial};
         if (split && kernel->column) kernel->column(&c);

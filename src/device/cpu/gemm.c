@@ -272,19 +272,48 @@ typedef struct gemm_block {
     bool first, last;           /* of the blocks along k */
 } gemm_block;
 
+/* Can the kernel's column_bf16 finish what this sink wants? */
+static bool column_finishes(const ls_gemm_job *job)
+{
+    const ls_gemm_sink *sink = &job->sink;
+    ls_activation activation = sink->how.activation;
+    if (!sink->bias && !sink->pre && activation == LS_ACT_NONE) return true;
+    bool known = activation == LS_ACT_NONE || activation == LS_ACT_RELU || activation == LS_ACT_GELU;
+    return job->kernel->column_finishes && known && !sink->how.scale_after &&
+           (!sink->pre || (sink->how.pre_dtype == LS_BF16 && sink->pre_step == 1 && !sink->how.residual));
+}
+
 /* The destination, if tiles of a block can be stored directly: rows at equal distances, and no finishing but what the
- * kernel can do (round to bf16, perhaps with a bias). Else NULL. */
+ * kernel can do. Else NULL. */
 static char *direct_target(const ls_gemm_job *job, const gemm_block *block)
 {
     const ls_gemm_sink *sink = &job->sink;
     bool round = sink->how.out_dtype == LS_BF16 && job->kernel->column_bf16;
-    bool bias = sink->bias && (!(round && job->kernel->column_bias) || sink->how.scale_after);
+    bool plain = !sink->bias && !sink->pre && sink->how.activation == LS_ACT_NONE;
     if ((!round && sink->how.out_dtype != ls_gemm_sum_dtype(job->kernel)) || sink->store != ls_gemm_store_rows ||
-        sink->locate != ls_gemm_locate_rows || sink->out_step != 1 || bias || sink->pre || sink->how.accumulate ||
-        sink->how.activation != LS_ACT_NONE)
+        sink->locate != ls_gemm_locate_rows || sink->out_step != 1 || sink->how.accumulate ||
+        !(round ? column_finishes(job) : plain))
         return NULL;
     int64_t at = (sink->out_offset ? sink->out_offset[block->item] : 0) + block->row * sink->out_stride + block->column;
     return (char *)sink->out + at * (int64_t)ls_dtype_size(sink->how.out_dtype);
+}
+
+/* Let a column end in rows of the destination from `to` on, which is row `row`, column `column` of an item. */
+static void end_directly(const gemm_plan *plan, ls_gemm_column *c, char *to, int64_t item, int64_t row, int64_t column)
+{
+    const ls_gemm_sink *sink = &plan->job->sink;
+    uintptr_t aligned = (uintptr_t)to | (uintptr_t)(sink->out_stride * (int64_t)ls_dtype_size(sink->how.out_dtype));
+    c->to = to;
+    c->ldc = sink->out_stride;
+    c->activation = sink->how.activation;
+    if (sink->bias) c->bias = (const float *)sink->bias + column;
+    if (sink->pre) {
+        int64_t at = (sink->pre_offset ? sink->pre_offset[item] : 0) + row * sink->pre_stride + column;
+        c->pre = (uint16_t *)sink->pre + at;
+        c->pre_stride = sink->pre_stride;
+        aligned |= (uintptr_t)c->pre | (uintptr_t)(c->pre_stride * (int64_t)sizeof *c->pre);
+    }
+    c->stream = plan->stream && aligned % 64 == 0;
 }
 
 /* Part of a strip: columns [s, s + width) of the block, over k starting at k0, kc deep. In the last round, tiles go to
@@ -297,7 +326,7 @@ static void multiply_strip(const gemm_plan *plan, const gemm_buffers *at, const 
     const ls_gemm_sink *sink = &job->sink;
     int64_t mr = kernel->a.width, nr = kernel->b.width, bytes = (int64_t)ls_dtype_size(kernel->panel);
     int64_t sums = sum_bytes(job), ld = plan->strip, panels = ceil_div(block->rows, mr);
-    int64_t out_stride = sink->out_stride, out_bytes = (int64_t)ls_dtype_size(sink->how.out_dtype);
+    int64_t out_bytes = (int64_t)ls_dtype_size(sink->how.out_dtype);
     bool first = block->first && k0 == 0, last = block->last && k0 + kc >= block->depth;
     char *direct = last ? direct_target(job, block) : NULL;
     bool round = direct && sink->how.out_dtype == LS_BF16;
@@ -330,11 +359,10 @@ static void multiply_strip(const gemm_plan *plan, const gemm_buffers *at, const 
                                         .to = so_far + i / mr * mr * nr * sums,
                                         .ahead = b + block->b_stride * bytes,
                                         .ahead_lines = ahead};
-                    if (whole) {
-                        c.to = direct + (i * out_stride + s + j) * out_bytes, c.ldc = out_stride;
-                        if (sink->bias) c.bias = (const float *)sink->bias + block->column + s + j;
-                        c.stream = plan->stream && ((uintptr_t)c.to | (uintptr_t)(out_stride * out_bytes)) % 64 == 0;
-                    } else if (last) c.to = at->strip + (i * ld + j) * sums, c.ldc = ld;
+                    if (whole)
+                        end_directly(plan, &c, direct + (i * sink->out_stride + s + j) * out_bytes, block->item,
+                                     block->row + i, block->column + s + j);
+                    else if (last) c.to = at->strip + (i * ld + j) * sums, c.ldc = ld;
                     if (whole && round) kernel->column_bf16(&c);
                     else ls_gemm_run_column(kernel, &c);
                 }

@@ -9,6 +9,7 @@
 
 #include "kernels/amx/tile.h"
 #include "kernels/simd.h"
+#include "kernels/simd_math.h"
 
 #include <math.h>
 
@@ -92,7 +93,7 @@ static void tile_halves_bf16(int64_t k, const void *a, const void *b, int64_t b_
 typedef struct leaving {
     float *sums; /* NULL: no tile */
     int64_t down, right, stride;
-    uint16_t *rows;
+    uint16_t *rows, *pre; /* pre: NULL: not wanted */
 } leaving;
 
 /* Store register t and restart it; the first product of the next tile follows. */
@@ -112,18 +113,29 @@ static inline __attribute__((always_inline)) void sums_change(const leaving *las
     SUM_CHANGE(3, 1, 1, 5, 7);
 }
 
-/* Round row `row` of a tile in register layout to bf16. */
-static inline __attribute__((always_inline)) void row_round(const ls_gemm_column *c, const leaving *tile, int row)
+static inline __attribute__((always_inline)) void row_put(const ls_gemm_column *c, uint16_t *to, const ls_vf v[2])
+{
+    if (c->stream) ls_vf_stream2_bf16(to, v);
+    else ls_vf_store2_bf16(to, v);
+}
+
+/* Round row `row` of a tile in register layout to bf16, with bias and activation, which is a constant. */
+static inline __attribute__((always_inline)) void row_round(const ls_gemm_column *c, const leaving *tile, int row,
+                                                            ls_activation activation)
 {
     const float *at = tile->sums + row / 16 * 2 * TILE_UNITS + row % 16 * 16;
-    uint16_t *to = tile->rows + row * c->ldc;
     for (int column = 0; column < TILE_SIDE; column += 2 * LS_VF_LANES) {
         int next = column + LS_VF_LANES;
         ls_vf v[2] = {ls_vf_load(at + column / 16 * TILE_UNITS + column % 16),
                       ls_vf_load(at + next / 16 * TILE_UNITS + next % 16)};
         if (c->bias) v[0] += ls_vf_load(c->bias + column), v[1] += ls_vf_load(c->bias + next);
-        if (c->stream) ls_vf_stream2_bf16(to + column, v);
-        else ls_vf_store2_bf16(to + column, v);
+        if (tile->pre) row_put(c, tile->pre + row * c->pre_stride + column, v);
+        LS_UNROLL for (int u = 0; u < 2; u++)
+        {
+            if (activation == LS_ACT_GELU) v[u] = ls_vf_gelu(v[u]);
+            if (activation == LS_ACT_RELU) v[u] = ls_vf_max(ls_vf_set(0), v[u]);
+        }
+        row_put(c, tile->rows + row * c->ldc + column, v);
     }
 }
 
@@ -139,60 +151,69 @@ static inline __attribute__((always_inline)) void fetch(fetching *f)
     for (int64_t i = 0; i < f->sum_lines; i++, f->sums += 64) __builtin_prefetch(f->sums, 1, 3);
 }
 
-/* One tile of a column. `last` is the one before it, still in the registers. */
+/* What becomes of a column: sums, or rows rounded to bf16 after an activation. A constant wherever it is passed. */
+typedef struct ending {
+    bool round;
+    ls_activation activation;
+} ending;
+
+/* One tile of a column. `last` is the one before it, still in the registers; its rows are rounded evenly in the steps
+ * of this one, since stores in a row that leave the caches hold up the loads of A. */
 static inline __attribute__((always_inline)) void column_tile(const ls_gemm_column *c, const uint32_t *a,
                                                               const uint32_t *b, const float *from, const leaving *last,
-                                                              fetching *f, bool round)
+                                                              fetching *f, ending how)
 {
-    enum { ROWS_PER_STEP = 4 };
-    int row = round && last->sums ? 0 : TILE_SIDE;
+    int64_t steps = c->k / 32, rows_per_step = steps > 1 ? (TILE_SIDE + steps - 2) / (steps - 1) : TILE_SIDE;
+    int row = how.round && last->sums ? 0 : TILE_SIDE;
     slices_load(a, b, TILE_UNITS);
     sums_change(last, from);
     fetch(f);
     for (int64_t k = 32; k < c->k; k += 32) {
         a += 2 * TILE_UNITS, b += 2 * TILE_UNITS;
         slices_load(a, b, TILE_UNITS);
-        if (row < TILE_SIDE)
-            for (int end = row + ROWS_PER_STEP; row < end; row++) row_round(c, last, row);
+        for (int64_t i = 0; i < rows_per_step && row < TILE_SIDE; i++, row++) row_round(c, last, row, how.activation);
         fetch(f);
         slices_multiply();
     }
-    for (; row < TILE_SIDE; row++) row_round(c, last, row);
+    for (; row < TILE_SIDE; row++) row_round(c, last, row, how.activation);
 }
 
-static inline __attribute__((always_inline)) void column_of_tiles(const ls_gemm_column *c, bool round)
+static inline __attribute__((always_inline)) void column_of_tiles(const ls_gemm_column *c, ending how)
 {
     _Alignas(64) float room[2][SUMS]; /* sums to be rounded: of the last tile, and of the one before */
     int64_t steps = c->k / 32;
-    bool partial = !round && !c->ldc;
+    bool partial = !how.round && !c->ldc;
     fetching f = {.panel = c->ahead, .panel_lines = (c->ahead_lines + c->count * steps - 1) / (c->count * steps)};
     leaving last = {.stride = TILE_ROW, .right = TILE_UNITS, .down = 2 * TILE_UNITS};
-    if (!round && !partial) last.stride = c->ldc * (int64_t)sizeof(float), last.right = 16, last.down = 16 * c->ldc;
+    if (!how.round && !partial) last.stride = c->ldc * (int64_t)sizeof(float), last.right = 16, last.down = 16 * c->ldc;
     for (int64_t i = 0; i < c->count; i++) {
         const float *from = c->from ? (const float *)c->from + i * SUMS : NULL;
         const float *next = from ? from + SUMS : partial ? (float *)c->to + (i + 1) * SUMS : NULL;
         f.sums = (const char *)next;
         f.sum_lines = next && i + 1 < c->count ? (SUMS / 16 + steps - 1) / steps : 0;
         column_tile(c, (const uint32_t *)((const uint16_t *)c->a + i * c->a_stride),
-                    (const uint32_t *)((const uint16_t *)c->b + i * c->b_stride), from, &last, &f, round);
-        if (round) {
+                    (const uint32_t *)((const uint16_t *)c->b + i * c->b_stride), from, &last, &f, how);
+        if (how.round) {
             last.sums = room[i % 2];
             last.rows = (uint16_t *)c->to + i * TILE_SIDE * c->ldc;
+            if (c->pre) last.pre = c->pre + i * TILE_SIDE * c->pre_stride;
         } else last.sums = (float *)c->to + i * (partial ? SUMS : c->b_stride ? TILE_SIDE : TILE_SIDE * c->ldc);
     }
     sums_end(last.sums, last.down, last.right, last.stride);
-    for (int row = 0; round && row < TILE_SIDE; row++) row_round(c, &last, row);
+    for (int row = 0; how.round && row < TILE_SIDE; row++) row_round(c, &last, row, how.activation);
     if (c->stream) ls_stream_end();
 }
 
 static void column_wide(const ls_gemm_column *c)
 {
-    column_of_tiles(c, false);
+    column_of_tiles(c, (ending){.round = false});
 }
 
 static void column_wide_bf16(const ls_gemm_column *c)
 {
-    column_of_tiles(c, true);
+    if (c->activation == LS_ACT_GELU) column_of_tiles(c, (ending){.round = true, .activation = LS_ACT_GELU});
+    else if (c->activation == LS_ACT_RELU) column_of_tiles(c, (ending){.round = true, .activation = LS_ACT_RELU});
+    else column_of_tiles(c, (ending){.round = true});
 }
 
 /* ---- four high --------------------------------------------------------------------------------------------------- */
@@ -244,7 +265,7 @@ static void in_place_wide_bf16(int64_t count, const ls_gemm_rows *a, const ls_ge
 #define ROWS 32
 #define STEPS 16
 #define EXTRAS .begin = tile_begin, .end = tile_end, .blocks = &deep
-#define EXTRAS_WIDE .column = column_wide, .column_bf16 = column_wide_bf16, .column_bias = true, EXTRAS
+#define EXTRAS_WIDE .column = column_wide, .column_bf16 = column_wide_bf16, .column_finishes = true, EXTRAS
 #include "kernels/x86/gemm_pairs.inc"
 
 /* ---- rows of A in place ------------------------------------------------------------------------------------------ */
