@@ -545,8 +545,9 @@ static void plan_on_packed(gemm_plan *plan, int64_t workers, int64_t kc, int64_t
     plan->task_columns = ls_gemm_round_up(ceil_div(job->n, columns), unit);
     plan->nc = even_part(plan->task_columns, keeps_sums ? PARTIAL_COLUMNS : plan->task_columns, unit);
     if (keeps_sums) { /* sums kept with the block make it smaller: rather more tasks than blocks of odd sizes */
-        most = smaller(most, blocks->sums_bytes / (plan->nc * sum_bytes(job)));
-        rows = larger(rows, ceil_div(job->m, even_part(job->m, most, mr)));
+        most = larger(mr, smaller(most, blocks->sums_bytes / (plan->nc * sum_bytes(job))) / mr * mr);
+        rows = larger(rows, ceil_div(job->m, most));
+        rows = ls_gemm_round_up(rows * columns * parts, workers) / (columns * parts); /* as many for every worker */
     }
     plan->task_rows = ls_gemm_round_up(ceil_div(job->m, larger(rows, 1)), mr);
     plan->mc = even_part(plan->task_rows, most, mr);

@@ -244,9 +244,9 @@ static void tile_tall_bf16(int64_t k, const void *a, const void *b, const void *
 static const ls_gemm_blocks deep = {
     .rows = 576,
     .block_bytes = 896 << 10,
-    .depth_bytes = 3072,
+    .depth_bytes = 2304,
     .panel_bytes = 32 << 10,
-    .sums_bytes = 800 << 10,
+    .sums_bytes = 1200 << 10,
     .strip = 64,
     .tasks = 1,
     .shared_bytes = 64 << 20,
