@@ -8,8 +8,9 @@
 
 #include <string.h>
 
-#define CHUNK 128 /* elements of a line packed at a time */
-#define STRIP 96  /* columns packed side by side: whole cache lines, but few panels, since they share cache sets */
+#define CHUNK 128       /* elements of a line packed at a time */
+#define STRIP 96        /* columns packed side by side: whole cache lines, but few panels, since they share sets; */
+#define LONG_SLICE 1024 /* but many if slices have as many bytes: memory is read fastest in the order of addresses */
 
 static const double zeros[CHUNK];
 
@@ -106,7 +107,8 @@ static void pack_across(const packing *p, char *panels, int64_t panel_stride, in
     double memory[LS_GEMM_MAX_KR * CHUNK];
     char *buffer = (char *)memory;
     const void *line[LS_GEMM_MAX_KR];
-    int64_t width = p->side->width, kr = p->kernel->kr, step = width < STRIP ? STRIP / width : 1, count;
+    int64_t width = p->side->width, kr = p->kernel->kr, step = larger(STRIP / width, 1), count;
+    if (p->same_type && width * kr * p->bytes >= LONG_SLICE) step = (int64_t)sizeof zeros / (width * p->bytes);
     for (int64_t row = 0; row < rows; row += count * width, panels += count * panel_stride * p->bytes) {
         count = rows - row < width ? 1 : smaller((rows - row) / width, step);
         int64_t numbers = count * width, valid = smaller(rows - row, numbers);

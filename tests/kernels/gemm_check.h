@@ -210,8 +210,8 @@ static void check_row_of_tiles(const ls_gemm_kernel *kernel, const operand *a, c
 
 static void check_kernel(const ls_gemm_kernel *kernel)
 {
-    static const int64_t sizes[][3] = {{1, 1, 1},    {3, 5, 2},     {12, 8, 8},   {8, 12, 16},
-                                       {25, 37, 19}, {9, 130, 300}, {101, 7, 129}};
+    static const int64_t sizes[][3] = {{1, 1, 1},    {3, 5, 2},     {12, 8, 8},    {8, 12, 16},
+                                       {25, 37, 19}, {9, 130, 300}, {101, 7, 129}, {33, 600, 35}};
     EACH_TYPE(source)
     {
         for (int turned = 0; turned < 4; turned++) {

@@ -35,6 +35,7 @@
 #define THIN_PANEL_LINES 64        /* most cache lines of a thin panel of B, and */
 #define THIN_ROWS 24               /* rows multiplied with all thin panels of a strip in turn */
 #define WORTH_ANOTHER 0.03         /* share of work wasted that justifies a shape other than the first */
+#define UNEVEN_TASKS 16            /* per worker, from which on it does not matter whether some get one more */
 #define LEAST_WORK (1 << 20)       /* multiplications worth waking a worker for */
 #define MOST_ROUNDS 3              /* tasks per worker that C is cut into, roughly, if tasks pack B themselves */
 #define PACKING 32.0               /* multiplications that take as long as packing an element, roughly */
@@ -540,15 +541,14 @@ static void plan_on_packed(gemm_plan *plan, int64_t workers, int64_t kc, int64_t
     int64_t rows = ceil_div(ceil_div(job->m, even_part(job->m, most, mr)), in_task);
     int64_t wanted = workers > 1 ? blocks->tasks * workers : 1;
     int64_t columns = larger(1, smaller(ceil_div(wanted, parts * rows), job->n / (2 * plan->strip)));
-    if (rows * columns * parts < 4 * workers && job->m > ROWS * rows)
-        rows = ls_gemm_round_up(rows * columns * parts, workers) / (columns * parts);
     plan->task_columns = ls_gemm_round_up(ceil_div(job->n, columns), unit);
     plan->nc = even_part(plan->task_columns, keeps_sums ? PARTIAL_COLUMNS : plan->task_columns, unit);
     if (keeps_sums) { /* sums kept with the block make it smaller: rather more tasks than blocks of odd sizes */
         most = larger(mr, smaller(most, blocks->sums_bytes / (plan->nc * sum_bytes(job))) / mr * mr);
         rows = larger(rows, ceil_div(job->m, most));
-        rows = ls_gemm_round_up(rows * columns * parts, workers) / (columns * parts); /* as many for every worker */
     }
+    if (rows * columns * parts < UNEVEN_TASKS * workers && job->m > ROWS * rows) /* as many for every worker */
+        rows = ls_gemm_round_up(rows * columns * parts, workers) / (columns * parts);
     plan->task_rows = ls_gemm_round_up(ceil_div(job->m, larger(rows, 1)), mr);
     plan->mc = even_part(plan->task_rows, most, mr);
 }

@@ -52,14 +52,27 @@ LS_TURN __m512i gather_16(const void *const *line, int step, int64_t at)
     return _mm512_or_si512(_mm512_cvtepu16_epi32(even), _mm512_slli_epi32(_mm512_cvtepu16_epi32(odd), 16));
 }
 
+/* Units of 32 columns from `at` on, a cache line of each of two successive lines across k: *low gets the first four of
+ * every eight columns, *high the others. */
+LS_TURN void gather_32(const void *const *line, int step, int64_t at, __m512i *low, __m512i *high)
+{
+    __m512i even = _mm512_loadu_si512((const uint16_t *)line[2 * step] + at);
+    __m512i odd = _mm512_loadu_si512((const uint16_t *)line[2 * step + 1] + at);
+    *low = _mm512_unpacklo_epi16(even, odd);
+    *high = _mm512_unpackhi_epi16(even, odd);
+}
+
+/* Panels of A are a multiple of 32 wide. */
 LS_TURN void across_a_bf16(uint32_t *to, int64_t panel_stride, const void *const *line, int64_t count, int rows)
 {
     for (int64_t at = 0; at < count * rows; at += rows, to += panel_stride / 2) {
-        for (int i = 0; i < rows; i += 16) {
-            __m512i block[16];
-            LS_TURN_EACH(s, 16) block[s] = gather_16(line, s, at + i);
-            turn_16(block);
-            LS_TURN_EACH(j, 16) _mm512_storeu_si512(to + (i + j) * 16, block[j]);
+        for (int i = 0; i < rows; i += 32) {
+            __m512i low[16], high[16];
+            LS_TURN_EACH(s, 16) gather_32(line, s, at + i, &low[s], &high[s]);
+            turn_16(low);
+            LS_TURN_EACH(j, 16) _mm512_storeu_si512(to + (i + j / 4 * 8 + j % 4) * 16, low[j]);
+            turn_16(high);
+            LS_TURN_EACH(j, 16) _mm512_storeu_si512(to + (i + j / 4 * 8 + j % 4 + 4) * 16, high[j]);
         }
     }
 }
@@ -76,11 +89,25 @@ LS_TURN void along_b_bf16(uint32_t *to, const void *const *line, int64_t k, int 
     }
 }
 
+/* Panels of B are 16 wide or a multiple of 32. */
 LS_TURN void across_b_bf16(uint32_t *to, int64_t panel_stride, const void *const *line, int64_t count, int columns)
 {
-    for (int64_t at = 0; at < count * columns; at += columns, to += panel_stride / 2)
-        for (int c = 0; c < columns; c += 16)
-            LS_TURN_EACH(s, 16) _mm512_storeu_si512(to + (c + s) * 16, gather_16(line, s, at + c));
+    const __m512i left = _mm512_set_epi64(11, 10, 3, 2, 9, 8, 1, 0);
+    const __m512i right = _mm512_set_epi64(15, 14, 7, 6, 13, 12, 5, 4);
+    for (int64_t at = 0; at < count * columns; at += columns, to += panel_stride / 2) {
+        if (columns == 16) {
+            LS_TURN_EACH(s, 16) _mm512_storeu_si512(to + s * 16, gather_16(line, s, at));
+        }
+        for (int c = 0; c + 32 <= columns; c += 32) {
+            LS_TURN_EACH(s, 16)
+            {
+                __m512i low, high;
+                gather_32(line, s, at + c, &low, &high);
+                _mm512_storeu_si512(to + (c + s) * 16, _mm512_permutex2var_epi64(low, left, high));
+                _mm512_storeu_si512(to + (c + 16 + s) * 16, _mm512_permutex2var_epi64(low, right, high));
+            }
+        }
+    }
 }
 
 #endif
