@@ -61,6 +61,7 @@ static inline int64_t ls_attention_kept_bytes(int64_t keys)
 /* The part of a problem to compute. */
 typedef struct ls_attention_part {
     int64_t query_begin, query_end, key_begin, key_end;
+    const ls_attention_task *next; /* what this thread computes next, worth prefetching; NULL: unknown */
 } ls_attention_part;
 
 typedef struct ls_attention_kernel {

@@ -144,7 +144,7 @@ static void check_attention(const ls_attention_kernel *kernel, int64_t queries, 
                            .seed = 5,
                            .drawn_row = keys,
                            .drawn_head = queries * keys};
-    ls_attention_part part = {0, queries, 0, keys};
+    ls_attention_part part = {.query_end = queries, .key_end = keys, .next = &p};
     fill(&q), fill(&k), fill(&v), fill(&d_o);
     for (int64_t head = 0; head < GROUP; head++) { /* forward is told one head at a time */
         for (int wide = 0; wide < 2; wide++) {
@@ -200,7 +200,7 @@ static void check_kept(const ls_attention_kernel *kernel)
     enum { ROWS = 100 };
     static uint8_t kept[ROWS * ((ROWS + 63) / 64 * 8)];
     ls_attention_task p = one_head_with_dropout(ROWS, ROWS, kept);
-    ls_attention_part part = {0, ROWS, 0, ROWS};
+    ls_attention_part part = {.query_end = ROWS, .key_end = ROWS};
     fill(&q), fill(&k), fill(&v), fill(&d_o);
     point(&p, false);
     kernel->forward(&p, &part, scratch);
@@ -219,9 +219,9 @@ static void check_end_of_kept(const ls_attention_kernel *kernel)
     ls_attention_task p = one_head_with_dropout(QUERIES, KEYS, pages + page - BYTES);
     fill(&q), fill(&k), fill(&v), fill(&d_o);
     point(&p, false);
-    kernel->forward(&p, &(ls_attention_part){0, QUERIES, 0, KEYS}, scratch);
+    kernel->forward(&p, &(ls_attention_part){.query_end = QUERIES, .key_end = KEYS}, scratch);
     p.dq.data = NULL;
-    kernel->backward(&p, &(ls_attention_part){0, QUERIES, LS_ATTENTION_CUT, KEYS}, scratch);
+    kernel->backward(&p, &(ls_attention_part){0, QUERIES, LS_ATTENTION_CUT, KEYS, NULL}, scratch);
     munmap(pages, 2 * page);
 }
 

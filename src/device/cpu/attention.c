@@ -157,7 +157,7 @@ static attention_task task_at(const attention_job *job, int64_t index, char *sta
 {
     int64_t pieces = job->query_pieces + job->key_pieces, head = index / pieces, piece = index % pieces;
     attention_task task = {.problem = job->problem,
-                           .part = {0, job->problem.queries, 0, job->problem.keys},
+                           .part = {.query_end = job->problem.queries, .key_end = job->problem.keys},
                            .batch = head / job->heads_per_batch,
                            .query_head = head % job->heads_per_batch * job->problem.group};
     ls_attention_task *problem = &task.problem;
@@ -279,6 +279,16 @@ static bool leave_out_padding(const attention_job *job, attention_task *task)
     return part->query_begin < part->query_end && part->key_begin < part->key_end;
 }
 
+/* A task as far as another one is concerned that prefetches for it. */
+static attention_task upcoming(const attention_job *job, int64_t index, char *staging)
+{
+    attention_task task = task_at(job, index, staging);
+    attention_ends end = ends_of(job, &task);
+    task.problem.queries = end.queries;
+    task.problem.keys = end.keys;
+    return task;
+}
+
 /* ---- Running ---------------------------------------------------------------------------------------------------- */
 
 /* Every worker allocates its memory, even if no task is left for it: which worker comes too late is random, and after
@@ -293,9 +303,14 @@ static void run_tasks(void *arg, ls_worker worker)
         atomic_store(&job->out_of_memory, true);
         return;
     }
-    for (int64_t index; (index = atomic_fetch_add(&job->next_task, 1)) < tasks;) {
-        attention_task task = task_at(job, index, staging);
+    for (int64_t index = atomic_fetch_add(&job->next_task, 1), next; index < tasks; index = next) {
+        attention_task task = task_at(job, index, staging), later;
         ls_attention_part whole = task.part;
+        next = atomic_fetch_add(&job->next_task, 1); /* claimed early, so that the kernel can prefetch it */
+        if (next < tasks) {
+            later = upcoming(job, next, staging);
+            task.part.next = &later.problem;
+        }
         if (leave_out_padding(job, &task)) {
             move_staged(job, &task.problem, &task.part, task.batch, task.query_head, false);
             (job->backward ? job->kernel->backward : job->kernel->forward)(&task.problem, &task.part, scratch);
