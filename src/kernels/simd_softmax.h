@@ -5,8 +5,11 @@
 #include "kernels/simd_rows.h"
 
 /* 2^t for t < 127, to (2 + |t|) units in the last place of f32, of `count` vectors in place. Below the normal numbers
- * (t < -126) it fades to exactly 0 at -127; -infinity gives 0. NaN gives NaN, unless its payload is unusual.
+ * (t < -126) it is 0, or fades to exactly 0 at -127; -infinity gives 0. NaN gives NaN, unless its payload is unusual.
  * Several are computed side by side to hide the latency of each one's dependent steps. */
+#if defined(__AVX512F__)
+#include "kernels/avx512/simd_exp2.h"
+#else
 LS_SIMD void ls_vf_exp2_fast4(ls_vf *t, int count)
 {
     const float magic = 0x1.8p23f; /* adding it rounds to an integer, left in the low bits */
@@ -24,6 +27,7 @@ LS_SIMD void ls_vf_exp2_fast4(ls_vf *t, int count)
     STEP(t[k] = (ls_vf)((ls_vu)p[k] + ((ls_vu)shifted[k] << 23))); /* at t = -127, f is 0 and p is 1: the result is 0 */
 #undef STEP
 }
+#endif
 
 #define LS_LOG2_E 1.44269504f
 

@@ -6,6 +6,7 @@
 #include "kernels/kernels.h"
 #include "kernels/simd_math.h"
 #include "kernels/simd_philox.h"
+#include "kernels/simd_softmax.h"
 
 #include <float.h>
 
@@ -130,6 +131,24 @@ static void exp_negative_is_accurate(void)
     CHECK_MSG(w.error <= 1.2e-7, "exp_negative(%.9g): relative error %.3g", (double)w.at, w.error);
     CHECK(ls_vf_exp_negative(ls_vf_set(-INFINITY))[0] == 0 && ls_vf_exp_negative(ls_vf_set(-1e4f))[0] == 0);
     CHECK(isnan(ls_vf_exp_negative(ls_vf_set(NAN))[0]));
+}
+
+static float exp2_fast(float t)
+{
+    ls_vf v[4] = {ls_vf_set(0), ls_vf_set(1), ls_vf_set(t), ls_vf_set(-t)};
+    ls_vf_exp2_fast4(v, 4);
+    return v[2][LS_VF_LANES - 1];
+}
+
+static void exp2_fast_is_accurate(void)
+{
+    worst w = {0};
+    for (float t = -126; t < 126.9f; t += 0.00137f) note(&w, t, exp2_fast(t), exp2((double)t), 0);
+    CHECK_MSG(w.error <= 2.5e-7, "exp2(%.9g): relative error %.3g", (double)w.at, w.error);
+    for (float t = -126; t <= 126; t++) CHECK(exp2_fast(t) == exp2f(t));
+    for (float t = -127; t > -400; t -= 0.37f) CHECK(exp2_fast(t) == 0);
+    for (float t = -126; t > -127; t -= 0.01f) CHECK(exp2_fast(t) >= 0 && exp2_fast(t) <= FLT_MIN);
+    CHECK(exp2_fast(-INFINITY) == 0 && exp2_fast(-FLT_MAX) == 0 && exp2_fast(-0.0f) == 1 && isnan(exp2_fast(NAN)));
 }
 
 /* ---- conversions and bits ------------------------------------------------------------------------------------------
@@ -268,6 +287,7 @@ int main(int argc, char **argv)
 #define LS_CASE(name, truth, relative, absolute) CHECK_RUN(name##_is_accurate);
     LS_CASE_LIST(LS_CASE)
     CHECK_RUN(exp_negative_is_accurate);
+    CHECK_RUN(exp2_fast_is_accurate);
     CHECK_RUN(halves_convert_like_scalars);
     CHECK_RUN(pairs_round_like_single_vectors);
     CHECK_RUN(parts_touch_only_their_lanes);
