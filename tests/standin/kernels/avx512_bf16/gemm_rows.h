@@ -20,4 +20,16 @@ static inline void row_2_bf16(sums_bf16 *sum, const uint32_t *unit, const sums_b
     row_1_bf16(sum + 1, unit, x + 1);
 }
 
+static inline void row_1_at_bf16(sums_bf16 *sum, const char *first, int64_t distance, int times, int step,
+                                 const sums_bf16 *x)
+{
+    row_1_bf16(sum, (const uint32_t *)(first + times * distance) + step, x);
+}
+
+static inline void row_2_at_bf16(sums_bf16 *sum, const char *first, int64_t distance, int times, int step,
+                                 const sums_bf16 *x)
+{
+    row_2_bf16(sum, (const uint32_t *)(first + times * distance) + step, x);
+}
+
 #endif
