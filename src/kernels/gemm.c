@@ -159,6 +159,18 @@ void ls_gemm_run_column(const ls_gemm_kernel *kernel, const ls_gemm_column *c)
     }
 }
 
+void ls_gemm_run_halves(const ls_gemm_kernel *kernel, const ls_gemm_halves *t)
+{
+    if (kernel->halves) {
+        kernel->halves(t);
+        return;
+    }
+    int64_t sums = (int64_t)kernel->a.width * kernel->b.width * (kernel->panel == LS_F64 ? 8 : 4);
+    for (int64_t i = 0; i < t->count; i++)
+        kernel->tile_halves(t->k, t->a, t->b[i], t->b_stride, t->from ? (const char *)t->from + i * sums : NULL,
+                            (char *)t->to + i * sums, t->row_major ? kernel->b.width : 0);
+}
+
 /* ---- dispatch ---------------------------------------------------------------------------------------------------- */
 
 static ls_gemm_table tables[LS_ISA_COUNT];

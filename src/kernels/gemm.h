@@ -93,6 +93,25 @@ typedef struct ls_gemm_column {
 } ls_gemm_column;
 typedef void ls_gemm_column_fn(const ls_gemm_column *column);
 
+/* Memory that a later call reads, worth prefetching into L2 meanwhile. */
+typedef struct ls_gemm_ahead {
+    const char *at;
+    int64_t lines; /* of cache */
+} ls_gemm_ahead;
+
+/* `count` tiles of one panel of A, tile i with panels of B half as wide: one at b[i], the other b_stride elements after
+ * it. */
+typedef struct ls_gemm_halves {
+    int64_t count, k;
+    const void *a;
+    const void *const *b;
+    int64_t b_stride;
+    const void *from; /* partial tiles to continue from, one after the other; NULL: start from zero */
+    void *to;         /* tiles one after the other: partial ones, or row-major without gaps */
+    bool row_major;
+    ls_gemm_ahead ahead[2];
+} ls_gemm_halves;
+
 /* How products are cut into blocks for the caches of the CPUs that a kernel is made for (device/cpu/gemm.c). */
 typedef struct ls_gemm_blocks {
     int64_t rows;         /* of a block of A, at most */
@@ -129,6 +148,7 @@ typedef struct ls_gemm_kernel {
                         int64_t ldc);
     ls_gemm_side half_b;
     int half_step;
+    void (*halves)(const ls_gemm_halves *tiles); /* (optional) several of them */
     /* (optional) The tiles of count * mr rows of A in place, which are all read, with panels of B. */
     void (*in_place)(int64_t count, const ls_gemm_rows *a, const ls_gemm_panels *b, const ls_gemm_targets *to);
     int64_t in_place_columns; /* of C up to which that is faster than packing A first */
@@ -199,6 +219,8 @@ static inline int64_t ls_gemm_round_up(int64_t n, int64_t unit)
 
 /* A column of tiles, sums as in `tile`, by the best means the kernel has. */
 void ls_gemm_run_column(const ls_gemm_kernel *kernel, const ls_gemm_column *column);
+/* The same for tiles with half panels of B. */
+void ls_gemm_run_halves(const ls_gemm_kernel *kernel, const ls_gemm_halves *tiles);
 
 /* Pack rows [0, rows) and k in [0, k) of the source, as side `side` of the kernel, into ceil(rows / width) panels that
  * start panel_stride elements apart. Rows up to a multiple of width and k up to one of kr are filled with zeros. */

@@ -208,6 +208,51 @@ static void check_row_of_tiles(const ls_gemm_kernel *kernel, const operand *a, c
     free(got);
 }
 
+/* Several tiles with half panels of B, in which k begins later from tile to tile, are those made one by one; the first
+ * one is that of a whole panel. */
+static void check_halves(const ls_gemm_kernel *kernel, const operand *a, const operand *b)
+{
+    enum { TILES = 3 };
+    int64_t k = ls_gemm_round_up(a->k, kernel->kr), mr = kernel->a.width, nr = kernel->b.width;
+    int64_t half = kernel->half_b.width, stride = (k + TILES * kernel->kr) * half;
+    int64_t split = k / kernel->kr / 2 * kernel->kr;
+    size_t bytes = ls_dtype_size(kernel->panel), sum = kernel->panel == LS_F64 ? sizeof(double) : sizeof(float);
+    size_t tile = (size_t)(mr * nr) * sum, beyond = (size_t)(nr * stride) * bytes;
+    char *pa = aligned_alloc(64, ((size_t)(ls_gemm_round_up(a->rows, mr) * k) * bytes + 63) & ~(size_t)63);
+    char *pb = aligned_alloc(64, ((size_t)(ls_gemm_round_up(b->rows, nr) * k) * bytes + 63) & ~(size_t)63);
+    char *halves =
+        aligned_alloc(64, ((size_t)(b->rows / half + 2) * (size_t)stride * bytes + beyond + 63) & ~(size_t)63);
+    char *partial = aligned_alloc(64, TILES * tile), *got = aligned_alloc(64, TILES * tile), *want = malloc(tile);
+    const void *from[TILES];
+    memset(halves, 0, (size_t)(b->rows / half + 2) * (size_t)stride * bytes + beyond);
+    ls_gemm_pack(kernel, &kernel->a, pa, mr * k, &a->source, a->rows, a->k);
+    ls_gemm_pack(kernel, &kernel->b, pb, nr * k, &b->source, b->rows, b->k);
+    ls_gemm_pack(kernel, &kernel->half_b, halves, stride, &b->source, b->rows, b->k);
+    if (kernel->begin) kernel->begin();
+    for (int i = 0; i < TILES; i++) from[i] = halves + (size_t)(i * kernel->half_step * half) * bytes;
+    ls_gemm_halves t = {.count = TILES, .k = split, .a = pa, .b = from, .b_stride = stride, .to = partial};
+    t.ahead[0] = (ls_gemm_ahead){pb, 1};
+    if (split) ls_gemm_run_halves(kernel, &t);
+    for (int i = 0; i < TILES; i++) from[i] = (const char *)from[i] + (size_t)(split * half) * bytes;
+    t.k = k - split, t.a = pa + (size_t)(split * mr) * bytes, t.from = split ? partial : NULL;
+    t.to = got, t.row_major = true;
+    ls_gemm_run_halves(kernel, &t);
+    for (int i = 0; i < TILES; i++) {
+        const char *at = halves + (size_t)(i * kernel->half_step * half) * bytes;
+        kernel->tile_halves(k, pa, at, stride, NULL, want, nr);
+        CHECK(memcmp(got + (size_t)i * tile, want, tile) == 0);
+    }
+    kernel->tile(k, pa, pb, NULL, want, nr);
+    CHECK(memcmp(got, want, tile) == 0);
+    if (kernel->end) kernel->end();
+    free(pa);
+    free(pb);
+    free(halves);
+    free(partial);
+    free(got);
+    free(want);
+}
+
 static void check_kernel(const ls_gemm_kernel *kernel)
 {
     static const int64_t sizes[][3] = {{1, 1, 1},    {3, 5, 2},     {12, 8, 8},    {8, 12, 16},
@@ -221,6 +266,7 @@ static void check_kernel(const ls_gemm_kernel *kernel)
                 check_product(kernel, &a, &b);
                 if (kernel->column || kernel->column_bf16) check_column(kernel, &a, &b);
                 check_row_of_tiles(kernel, &a, &b);
+                if (kernel->tile_halves) check_halves(kernel, &a, &b);
                 operand_free(&a);
                 operand_free(&b);
             }

@@ -147,7 +147,11 @@ size_t ls_conv_run_space(const ls_call *call);
 ls_status ls_conv_run(const ls_call *call, const ls_conv_finish *finish, const ls_conv_moments *moments, void *memory,
                       ls_message *why);
 
-/* conv_dweight.c: the gradient for the weight. Operands as in conv.c. */
+/* conv_dweight.c: store sums of each tap, `ld` elements apart, for one output channel and `channels` input channels, in
+ * the order [channel][tap]. */
+void ls_conv_store_taps(float *to, const float *sums, int64_t ld, int64_t channels, int64_t taps, bool accumulate);
+
+/* The gradient for the weight. Operands as in conv.c. */
 ls_status ls_conv_dweight(const ls_call *call, const ls_conv *conv, ls_message *why);
 
 /* conv_dweight_taps.c: the same with every pixel packed once for all taps, for pixels of contiguous channels, one group

@@ -48,18 +48,48 @@ static void locate_x(const ls_gemm_source *source, int64_t item, int64_t segment
     ls_walk_locate(&block, segment % taps, first, count, line);
 }
 
+typedef float four __attribute__((vector_size(16), aligned(4)));
+
+/* Four by four: taps of `sums`, `ld` apart, become rows of `to`, `taps` apart. */
+static inline void turn_taps(float *to, const float *sums, int64_t ld, int64_t taps, bool accumulate)
+{
+    four row[4], t[4];
+    for (int i = 0; i < 4; i++) row[i] = *(const four *)(sums + i * ld);
+    t[0] = __builtin_shufflevector(row[0], row[1], 0, 4, 1, 5);
+    t[1] = __builtin_shufflevector(row[2], row[3], 0, 4, 1, 5);
+    t[2] = __builtin_shufflevector(row[0], row[1], 2, 6, 3, 7);
+    t[3] = __builtin_shufflevector(row[2], row[3], 2, 6, 3, 7);
+    row[0] = __builtin_shufflevector(t[0], t[1], 0, 1, 4, 5);
+    row[1] = __builtin_shufflevector(t[0], t[1], 2, 3, 6, 7);
+    row[2] = __builtin_shufflevector(t[2], t[3], 0, 1, 4, 5);
+    row[3] = __builtin_shufflevector(t[2], t[3], 2, 3, 6, 7);
+    for (int i = 0; i < 4; i++) {
+        four *at = (four *)(to + i * taps);
+        *at = accumulate ? row[i] + *at : row[i];
+    }
+}
+
+void ls_conv_store_taps(float *to, const float *sums, int64_t ld, int64_t channels, int64_t taps, bool accumulate)
+{
+    for (int64_t c = 0; c < channels; c += 4) {
+        int64_t tap = 0, end = smaller(c + 4, channels);
+        for (; end == c + 4 && tap + 4 <= taps; tap += 4)
+            turn_taps(to + c * taps + tap, sums + tap * ld + c, ld, taps, accumulate);
+        for (int64_t i = c; i < end; i++)
+            for (int64_t t = tap; t < taps; t++)
+                to[i * taps + t] = sums[t * ld + i] + (accumulate ? to[i * taps + t] : 0);
+    }
+}
+
 /* Store all taps of `channels` input channels starting at `c`, of the output channels starting at `row`. */
 static void store_block(const dweight_job *job, int64_t row, int64_t rows, int64_t c, int64_t channels,
                         const float *sums, int64_t ld)
 {
     const ls_operand *dw = job->dw;
     int64_t taps = dw->dim[2] * dw->dim[3];
-    for (int64_t i = 0; i < rows; i++) {
-        float *to = (float *)dw->data + (job->first_o + row + i) * dw->stride[0] + c * taps;
-        const float *from = sums + i * ld;
-        for (int64_t j = 0; j < channels; j++, to += taps)
-            for (int64_t t = 0; t < taps; t++) to[t] = from[t * job->padded + j] + (job->conv->accumulate ? to[t] : 0);
-    }
+    for (int64_t i = 0; i < rows; i++)
+        ls_conv_store_taps((float *)dw->data + (job->first_o + row + i) * dw->stride[0] + c * taps, sums + i * ld,
+                           job->padded, channels, taps, job->conv->accumulate);
 }
 
 /* Store sums of output channels [row, row + rows) to dw, by runs of channels of one tap, or by blocks. */

@@ -6,7 +6,8 @@
  * at one distance, and its product begins that many points further on in the same panels of x: these are packed once,
  * and once more starting at the second point if a panel holds pairs of points.
  *
- * A task multiplies a part of the points, a chunk at a time, and keeps its sums in L2. Large weights, whose sums do not
+ * A task multiplies a part of the points, a chunk at a time, and keeps its sums in L2. Every pixel of both images comes
+ * from memory once, fetched while the chunk before is multiplied; one tap gains from that, too. Large weights, whose sums do not
  * fit there, and strides, which would need panels of their own, are faster packed tap by tap. Parts depend only on
  * sizes and are added in order: results do not depend on the number of workers. */
 #include "device/cpu/conv.h"
@@ -16,8 +17,10 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#define CHUNK 512             /* points packed at a time, then used from near L1 */
-#define SUM_BYTES (640 << 10) /* of dw, at most: about a third of L2 */
+#define CHUNK 512                /* points packed at a time, at most: a panel of dy then stays in L1 */
+#define PACKED_BYTES (768 << 10) /* of a chunk, roughly */
+#define SUM_BYTES (640 << 10)    /* of dw, at most: about a third of L2 */
+#define LEAST_PART 1536          /* points whose sums are worth adding up later */
 #define MOST_PARTS 16
 #define LEAST_USE 0.6 /* share of points that are pixels */
 
@@ -34,10 +37,11 @@ typedef struct taps_plan {
     const ls_gemm_kernel *kernel;
     points dy, x;
     int64_t line, height; /* points of a row and rows of an image, gaps included */
-    int64_t total, part;  /* points; of a part, a multiple of CHUNK */
-    int64_t parts;
+    int64_t total, part;  /* points; of a part */
+    int64_t chunk, parts;
     int64_t reach; /* most points that taps see beyond a chunk */
     int64_t panels_o, panels_c, taps, bytes;
+    int sets;   /* of panels of x */
     char *sums; /* [parts][panels_o][panels_c][taps][tile] */
     _Atomic int64_t next;
     atomic_bool out_of_memory;
@@ -70,25 +74,40 @@ static void locate(const taps_plan *plan, const points *side, int64_t first, int
 
 typedef struct taps_task {
     const void **line;
+    const void **panels; /* [panels_c][taps], of x */
     char *a, *b;
     int64_t a_stride, b_stride, b_set; /* elements between panels; between sets of panels of x that start at different
                                         * points */
 } taps_task;
 
+/* The panels of a tap within what pack_x makes, for a panel of channels. */
+static const char *tap_panels(const taps_plan *plan, const taps_task *task, int64_t c, int64_t tap)
+{
+    const ls_window *w = &plan->conv->window;
+    int64_t row = tap / w->kernel[1] * w->dilation[0], column = tap % w->kernel[1] * w->dilation[1];
+    int64_t offset = row * plan->line + column, step = plan->kernel->half_step;
+    int64_t at = offset % step * task->b_set + offset / step * step * plan->kernel->half_b.width;
+    return task->b + (at + 2 * c * task->b_stride) * plan->bytes;
+}
+
 static bool task_memory(const taps_plan *plan, ls_worker worker, taps_task *task)
 {
     const ls_gemm_kernel *kernel = plan->kernel;
-    int64_t seen = ls_gemm_round_up(CHUNK + plan->reach, kernel->kr) + kernel->kr;
-    task->a_stride = CHUNK * kernel->a.width + 32; /* not a power of two, to spread over the sets of L1 */
+    int64_t seen = ls_gemm_round_up(plan->chunk + plan->reach, kernel->kr) + kernel->kr;
+    task->a_stride = plan->chunk * kernel->a.width + 32; /* not a power of two, to spread over the sets of L1 */
     task->b_stride = seen * kernel->half_b.width + 32;
     task->b_set = 2 * task->b_stride * plan->panels_c;
     int64_t lines = ls_gemm_round_up((seen + kernel->half_step) * (int64_t)sizeof(void *), 64);
+    int64_t panels = ls_gemm_round_up(plan->panels_c * plan->taps * (int64_t)sizeof(void *), 64);
     int64_t a = ls_gemm_round_up(plan->panels_o * task->a_stride * plan->bytes, 64);
-    char *memory = ls_scratch(worker, 0, (size_t)(lines + a + kernel->half_step * task->b_set * plan->bytes));
+    char *memory = ls_scratch(worker, 0, (size_t)(lines + panels + a + plan->sets * task->b_set * plan->bytes));
     if (!memory) return false;
     task->line = (const void **)memory;
-    task->a = memory + lines;
+    task->panels = (const void **)(memory + lines);
+    task->a = memory + lines + panels;
     task->b = task->a + a;
+    for (int64_t i = 0; i < plan->panels_c * plan->taps; i++)
+        task->panels[i] = tap_panels(plan, task, i / plan->taps, i % plan->taps);
     return true;
 }
 
@@ -99,27 +118,17 @@ static void pack_dy(const taps_plan *plan, const taps_task *task, int64_t point,
     ls_gemm_pack(plan->kernel, &plan->kernel->a, task->a, task->a_stride, &lines, plan->conv->group_o, count);
 }
 
-/* Packs x once for every starting point modulo half_step. */
+/* Packs x once for every starting point modulo half_step; one tap starts only at the first. */
 static void pack_x(const taps_plan *plan, const taps_task *task, int64_t point, int64_t count)
 {
     const ls_gemm_kernel *kernel = plan->kernel;
     int64_t seen = count + plan->reach;
-    locate(plan, &plan->x, point, seen + kernel->half_step - 1, task->line);
-    for (int step = 0; step < kernel->half_step; step++) {
+    locate(plan, &plan->x, point, seen + plan->sets - 1, task->line);
+    for (int step = 0; step < plan->sets; step++) {
         ls_gemm_lines lines = {.line = task->line + step, .dtype = plan->x.pixels.dtype, .across = true};
         ls_gemm_pack(kernel, &kernel->half_b, task->b + step * task->b_set * plan->bytes, task->b_stride, &lines,
                      plan->conv->group_c, seen);
     }
-}
-
-/* The panels of a tap within what pack_x made, for the first panel of channels. */
-static const char *tap_panels(const taps_plan *plan, const taps_task *task, int64_t tap)
-{
-    const ls_window *w = &plan->conv->window;
-    int64_t row = tap / w->kernel[1] * w->dilation[0], column = tap % w->kernel[1] * w->dilation[1];
-    int64_t offset = row * plan->line + column, step = plan->kernel->half_step;
-    int64_t at = offset % step * task->b_set + offset / step * step * plan->kernel->half_b.width;
-    return task->b + at * plan->bytes;
 }
 
 static char *tile_of(const taps_plan *plan, int64_t part, int64_t o, int64_t c, int64_t tap)
@@ -130,24 +139,30 @@ static char *tile_of(const taps_plan *plan, int64_t part, int64_t o, int64_t c, 
 
 /* ---- Adding up --------------------------------------------------------------------------------------------------- */
 
-/* One panel of output and one of input channels: sum the parts in order, taps of an input channel side by side. */
+/* One panel of output and one of input channels: add the parts in order, then bring the taps of an input channel side
+ * by side. */
 static void add_panel(const taps_plan *plan, int64_t o, int64_t c)
 {
     const ls_operand *dw = plan->dw;
-    int64_t mr = plan->kernel->a.width, nr = plan->kernel->b.width, width = dw->dim[3];
+    int64_t mr = plan->kernel->a.width, nr = plan->kernel->b.width, width = dw->dim[3], taps = plan->taps;
     int64_t rows = smaller(mr, dw->dim[0] - o * mr), channels = smaller(nr, dw->dim[1] - c * nr);
+    bool dense = dw->stride[3] == 1 && dw->stride[2] == width && dw->stride[1] == taps;
+    void *total = tile_of(plan, 0, o, c, 0);
+    ls_gemm_finish add = {.accumulate = true, .out_dtype = LS_F32};
+    for (int64_t part = 1; part < plan->parts; part++)
+        ls_gemm()->finish_f32(&add, 1, taps * mr * nr, tile_of(plan, part, o, c, 0), 0, NULL, &total, NULL);
     for (int64_t row = 0; row < rows; row++) {
-        for (int64_t tap = 0; tap < plan->taps; tap++) {
-            float sum[LS_GEMM_MAX_WIDTH] = {0};
-            for (int64_t part = 0; part < plan->parts; part++) {
-                const float *from = (const float *)tile_of(plan, part, o, c, tap) + row * nr;
-                for (int64_t i = 0; i < nr; i++) sum[i] += from[i];
-            }
-            float *to = (float *)dw->data + (o * mr + row) * dw->stride[0] + c * nr * dw->stride[1] +
-                        tap / width * dw->stride[2] + tap % width * dw->stride[3];
-            for (int64_t i = 0; i < channels; i++, to += dw->stride[1])
-                *to = sum[i] + (plan->conv->accumulate ? *to : 0);
+        const float *from = (const float *)total + row * nr;
+        float *to = (float *)dw->data + (o * mr + row) * dw->stride[0] + c * nr * dw->stride[1];
+        if (dense) {
+            ls_conv_store_taps(to, from, mr * nr, channels, taps, plan->conv->accumulate);
+            continue;
         }
+        for (int64_t i = 0; i < channels; i++)
+            for (int64_t tap = 0; tap < taps; tap++) {
+                float *at = to + i * dw->stride[1] + tap / width * dw->stride[2] + tap % width * dw->stride[3];
+                *at = from[tap * mr * nr + i] + (plan->conv->accumulate ? *at : 0);
+            }
     }
 }
 
@@ -159,30 +174,69 @@ static void add_parts(void *arg, int64_t begin, int64_t end)
         for (int64_t c = 0; c < plan->panels_c; c++) add_panel(plan, o, c);
 }
 
-static void multiply_chunk(const taps_plan *plan, const taps_task *task, int64_t part, int64_t count, bool first,
-                           bool last)
+/* ---- Chunks ------------------------------------------------------------------------------------------------------ */
+
+/* The address of the first pixel at a point or after it. */
+static const char *pixel_after(const taps_plan *plan, const points *side, int64_t point)
 {
-    const ls_gemm_kernel *kernel = plan->kernel;
-    int64_t k = ls_gemm_round_up(count, kernel->kr);
-    for (int64_t o = 0; o < plan->panels_o; o++)
-        for (int64_t c = 0; c < plan->panels_c; c++)
-            for (int64_t tap = 0; tap < plan->taps; tap++) {
-                char *sums = tile_of(plan, part, o, c, tap);
-                const char *b = tap_panels(plan, task, tap) + 2 * c * task->b_stride * plan->bytes;
-                kernel->tile_halves(k, task->a + o * task->a_stride * plan->bytes, b, task->b_stride,
-                                    first ? NULL : sums, sums, last ? kernel->b.width : 0);
-            }
+    const ls_pixels *p = &side->pixels;
+    int64_t x = point % plan->line + side->first[1], y = point / plan->line % plan->height + side->first[0];
+    int64_t item = point / plan->line / plan->height;
+    x = larger(0, smaller(x, p->size[1])), y = larger(0, smaller(y, p->size[0]));
+    int64_t at = item < plan->conv->n ? item * p->item + y * p->row + (y < p->size[0] ? x * p->pixel : 0)
+                                      : plan->conv->n * p->item;
+    return p->data + at * (int64_t)ls_dtype_size(p->dtype);
 }
 
-static void run_part(const taps_plan *plan, const taps_task *task, int64_t part)
+/* What a chunk reads of one side, if rows and images follow each other without gaps. */
+static ls_gemm_ahead pixels_ahead(const taps_plan *plan, const points *side, int64_t point, int64_t count)
 {
-    int64_t begin = part * plan->part, end = smaller(plan->total, begin + plan->part);
-    for (int64_t at = begin; at < end; at += CHUNK) {
-        int64_t count = smaller(CHUNK, end - at);
+    const ls_pixels *p = &side->pixels;
+    if (p->row != p->size[1] * p->pixel || p->item != p->size[0] * p->row) return (ls_gemm_ahead){0};
+    const char *begin = pixel_after(plan, side, point), *end = pixel_after(plan, side, point + count);
+    return (ls_gemm_ahead){begin, (end - begin) / 64};
+}
+
+/* Multiplies what is packed, and fetches meanwhile the `soon` points from `ahead` on, which are packed next. */
+static void multiply_chunk(const taps_plan *plan, const taps_task *task, int64_t part, int64_t count, bool first,
+                           bool last, int64_t ahead, int64_t soon)
+{
+    ls_gemm_ahead dy = pixels_ahead(plan, &plan->dy, ahead, soon);
+    ls_gemm_ahead x = pixels_ahead(plan, &plan->x, ahead + plan->reach, soon); /* what comes before has been read */
+    int64_t dy_lines = ceil_div(dy.lines, plan->panels_o), x_lines = ceil_div(x.lines, plan->panels_o);
+    for (int64_t o = 0; o < plan->panels_o; o++) {
+        char *sums = tile_of(plan, part, o, 0, 0);
+        ls_gemm_halves tiles = {.count = plan->panels_c * plan->taps,
+                                .k = ls_gemm_round_up(count, plan->kernel->kr),
+                                .a = task->a + o * task->a_stride * plan->bytes,
+                                .b = task->panels,
+                                .b_stride = task->b_stride,
+                                .from = first ? NULL : sums,
+                                .to = sums,
+                                .row_major = last,
+                                .ahead = {{dy.at + o * dy_lines * 64, dy_lines}, {x.at + o * x_lines * 64, x_lines}}};
+        ls_gemm_run_halves(plan->kernel, &tiles);
+    }
+}
+
+static int64_t claim(taps_plan *plan)
+{
+    return smaller(atomic_fetch_add(&plan->next, 1), plan->parts);
+}
+
+/* Returns the part to run next, which is claimed early to fetch its first points. */
+static int64_t run_part(taps_plan *plan, const taps_task *task, int64_t part)
+{
+    int64_t begin = part * plan->part, end = smaller(plan->total, begin + plan->part), next = plan->parts;
+    for (int64_t at = begin; at < end; at += plan->chunk) {
+        int64_t count = smaller(plan->chunk, end - at), ahead = at + count;
+        bool last = ahead == end;
+        if (last) next = claim(plan), ahead = next * plan->part;
         pack_dy(plan, task, at, count);
         pack_x(plan, task, at, count);
-        multiply_chunk(plan, task, part, count, at == begin, at + CHUNK >= end);
+        multiply_chunk(plan, task, part, count, at == begin, last, ahead, smaller(plan->chunk, plan->total - ahead));
     }
+    return next;
 }
 
 static void run_tasks(void *arg, ls_worker worker)
@@ -194,7 +248,7 @@ static void run_tasks(void *arg, ls_worker worker)
         return;
     }
     if (plan->kernel->begin) plan->kernel->begin();
-    for (int64_t part; (part = atomic_fetch_add(&plan->next, 1)) < plan->parts;) run_part(plan, &task, part);
+    for (int64_t part = claim(plan); part < plan->parts;) part = run_part(plan, &task, part);
     if (plan->kernel->end) plan->kernel->end();
 }
 
@@ -225,11 +279,20 @@ static int64_t sums_bytes(const ls_conv *conv, const ls_gemm_kernel *kernel)
     return outputs * channels * conv->window.kernel[0] * conv->window.kernel[1] * (int64_t)sizeof(float);
 }
 
+/* A power of two, since the workers often are one, too. */
+static int64_t parts_of(int64_t total)
+{
+    int64_t parts = MOST_PARTS;
+    while (parts > 1 && total / parts < LEAST_PART) parts /= 2;
+    return parts;
+}
+
 bool ls_conv_dweight_by_taps(const ls_conv *conv, const ls_operand *dw)
 {
     const ls_gemm_kernel *kernel = kernel_for(conv);
     const ls_window *w = &conv->window;
-    if (!kernel || w->kernel[0] * w->kernel[1] == 1 || w->groups > 1 || w->stride[0] > 1 || w->stride[1] > 1 ||
+    bool one_tap = w->kernel[0] * w->kernel[1] == 1;
+    if (!kernel || (one_tap && !kernel->halves) || w->groups > 1 || w->stride[0] > 1 || w->stride[1] > 1 ||
         dw->dtype != LS_F32 || !conv->n || !conv->out[0] || !conv->out[1] || sums_bytes(conv, kernel) > SUM_BYTES)
         return false;
     double use = (double)(conv->out[0] * conv->out[1]) / (double)(spaced(conv, 0) * spaced(conv, 1));
@@ -255,9 +318,12 @@ ls_status ls_conv_dweight_taps(const ls_conv *conv, ls_pixels dy, ls_pixels x, c
                       .bytes = (int64_t)ls_dtype_size(kernel->panel)};
     plan.total = conv->n * plan.height * plan.line;
     plan.reach = (w->kernel[0] - 1) * w->dilation[0] * plan.line + (w->kernel[1] - 1) * w->dilation[1];
-    plan.parts = larger(1, smaller(MOST_PARTS, plan.total / (2 * CHUNK)));
-    plan.part = ls_gemm_round_up(ceil_div(plan.total, plan.parts), CHUNK);
+    plan.sets = plan.taps > 1 ? kernel->half_step : 1;
+    plan.part = ls_gemm_round_up(ceil_div(plan.total, parts_of(plan.total)), kernel->kr);
     plan.parts = ceil_div(plan.total, plan.part);
+    int64_t point_bytes = (plan.panels_o * kernel->a.width + plan.sets * plan.panels_c * kernel->b.width) * plan.bytes;
+    plan.chunk = larger(kernel->kr, smaller(CHUNK, PACKED_BYTES / point_bytes));
+    plan.chunk = ls_gemm_round_up(ceil_div(plan.part, ceil_div(plan.part, plan.chunk)), kernel->kr);
     plan.sums = ls_scratch((ls_worker){0, 1}, 3, (size_t)(plan.parts * sums_bytes(conv, kernel)));
     if (!plan.sums) return ls_conv_out_of_memory(why);
     ls_parallel(run_tasks, &plan, ls_parallel_width());

@@ -216,6 +216,39 @@ static void column_wide_bf16(const ls_gemm_column *c)
     else column_of_tiles(c, (ending){.round = true});
 }
 
+/* A slice of A stays in L1 for all tiles, those of B pass once. */
+static inline __attribute__((always_inline)) void halves_load(const uint32_t *a, const uint32_t *b, int64_t right)
+{
+    TILE_LOAD(4, a, TILE_ROW);
+    TILE_LOAD(5, a + TILE_UNITS, TILE_ROW);
+    TILE_LOAD_ONCE(6, b, TILE_ROW);
+    TILE_LOAD_ONCE(7, b + right, TILE_ROW);
+}
+
+static void halves_wide(const ls_gemm_halves *t)
+{
+    int64_t steps = t->k / 32, all = t->count * steps, right = t->b_stride / 2;
+    fetching f = {.panel = t->ahead[0].at, .panel_lines = (t->ahead[0].lines + all - 1) / all};
+    fetching also = {.panel = t->ahead[1].at, .panel_lines = (t->ahead[1].lines + all - 1) / all};
+    leaving last = {.stride = TILE_ROW, .right = TILE_UNITS, .down = 2 * TILE_UNITS};
+    if (t->row_major) last.stride = 2 * TILE_ROW, last.right = 16, last.down = 16 * TILE_SIDE;
+    for (int64_t i = 0; i < t->count; i++) {
+        const float *from = t->from ? (const float *)t->from + i * SUMS : NULL;
+        const uint32_t *a = t->a, *b = t->b[i];
+        f.sums = (const char *)((float *)t->to + (i + 1) * SUMS);
+        f.sum_lines = i + 1 < t->count ? (SUMS / 16 + steps - 1) / steps : 0;
+        for (int64_t step = 0; step < steps; step++, a += 2 * TILE_UNITS, b += TILE_UNITS) {
+            halves_load(a, b, right);
+            fetch(&f);
+            fetch(&also);
+            if (step) slices_multiply();
+            else sums_change(&last, from);
+        }
+        last.sums = (float *)t->to + i * SUMS;
+    }
+    sums_end(last.sums, last.down, last.right, last.stride);
+}
+
 /* ---- four high --------------------------------------------------------------------------------------------------- */
 
 static void tile_tall_bf16(int64_t k, const void *a, const void *b, const void *from, void *to, int64_t ldc)
@@ -265,7 +298,8 @@ static void in_place_wide_bf16(int64_t count, const ls_gemm_rows *a, const ls_ge
 #define ROWS 32
 #define STEPS 16
 #define EXTRAS .begin = tile_begin, .end = tile_end, .blocks = &deep
-#define EXTRAS_WIDE .column = column_wide, .column_bf16 = column_wide_bf16, .column_finishes = true, EXTRAS
+#define EXTRAS_WIDE                                                                                                    \
+    .halves = halves_wide, .column = column_wide, .column_bf16 = column_wide_bf16, .column_finishes = true, EXTRAS
 #include "kernels/x86/gemm_pairs.inc"
 
 /* ---- rows of A in place ------------------------------------------------------------------------------------------ */
