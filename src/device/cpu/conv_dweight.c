@@ -9,6 +9,8 @@
 
 #include "base/parallel.h"
 
+#include <string.h>
+
 #define CHANNEL_BLOCK 64
 #define WIDEST_STRIP 1024 /* most columns passed to the sink at once */
 #define ROWS_TOGETHER 64  /* rows of sums finished per call */
@@ -71,6 +73,10 @@ static inline void turn_taps(float *to, const float *sums, int64_t ld, int64_t t
 
 void ls_conv_store_taps(float *to, const float *sums, int64_t ld, int64_t channels, int64_t taps, bool accumulate)
 {
+    if (taps == 1 && !accumulate) {
+        memcpy(to, sums, (size_t)channels * sizeof *to);
+        return;
+    }
     for (int64_t c = 0; c < channels; c += 4) {
         int64_t tap = 0, end = smaller(c + 4, channels);
         for (; end == c + 4 && tap + 4 <= taps; tap += 4)

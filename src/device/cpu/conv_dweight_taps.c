@@ -7,9 +7,11 @@
  * and once more starting at the second point if a panel holds pairs of points.
  *
  * A task multiplies a part of the points, a chunk at a time, and keeps its sums in L2. Every pixel of both images comes
- * from memory once, fetched while the chunk before is multiplied; one tap gains from that, too. Large weights, whose sums do not
- * fit there, and strides, which would need panels of their own, are faster packed tap by tap. Parts depend only on
- * sizes and are added in order: results do not depend on the number of workers. */
+ * from memory once, fetched while the chunk before is multiplied; one tap gains from that, too. Larger weights are cut
+ * into blocks whose sums fit, and pixels are packed once per block. With one tap that is too often where weights are
+ * very large; and strides would need panels of their own: conv_dweight.c packs these tap by tap.
+ *
+ * Parts depend only on sizes and are added in order: results do not depend on the number of workers. */
 #include "device/cpu/conv.h"
 
 #include "base/parallel.h"
@@ -19,10 +21,10 @@
 
 #define CHUNK 512                /* points packed at a time, at most: a panel of dy then stays in L1 */
 #define PACKED_BYTES (768 << 10) /* of a chunk, roughly */
-#define SUM_BYTES (640 << 10)    /* of dw, at most: about a third of L2 */
+#define SUM_BYTES (640 << 10)    /* of a block of dw, at most: about a third of L2 */
 #define LEAST_PART 1536          /* points whose sums are worth adding up later */
-#define MOST_PARTS 16
-#define LEAST_USE 0.6 /* share of points that are pixels */
+#define MOST_TASKS 16            /* unless there are more blocks */
+#define LEAST_USE 0.6            /* share of points that are pixels */
 
 /* One side of the product: the pixels of its points. */
 typedef struct points {
@@ -39,10 +41,12 @@ typedef struct taps_plan {
     int64_t line, height; /* points of a row and rows of an image, gaps included */
     int64_t total, part;  /* points; of a part */
     int64_t chunk, parts;
-    int64_t reach; /* most points that taps see beyond a chunk */
-    int64_t panels_o, panels_c, taps, bytes;
+    int64_t reach;              /* most points that taps see beyond a chunk */
+    int64_t blocks_o, blocks_c; /* of dw */
+    int64_t panels_o, panels_c; /* of a block */
+    int64_t taps, bytes;
     int sets;   /* of panels of x */
-    char *sums; /* [parts][panels_o][panels_c][taps][tile] */
+    char *sums; /* [parts][blocks_o][blocks_c][panels_o][panels_c][taps][tile] */
     _Atomic int64_t next;
     atomic_bool out_of_memory;
 } taps_plan;
@@ -111,67 +115,101 @@ static bool task_memory(const taps_plan *plan, ls_worker worker, taps_task *task
     return true;
 }
 
-static void pack_dy(const taps_plan *plan, const taps_task *task, int64_t point, int64_t count)
+/* What a task computes: a block of dw, summed over a part of the points. */
+typedef struct block {
+    int64_t part, o, c;       /* numbers */
+    int64_t first_o, outputs; /* channels */
+    int64_t first_c, channels;
+} block;
+
+static block block_of(const taps_plan *plan, int64_t task)
 {
-    ls_gemm_lines lines = {.line = task->line, .dtype = plan->dy.pixels.dtype, .across = true};
+    int64_t blocks = plan->blocks_o * plan->blocks_c;
+    block b = {.part = task / blocks, .o = task % blocks / plan->blocks_c, .c = task % plan->blocks_c};
+    b.first_o = b.o * plan->panels_o * plan->kernel->a.width;
+    b.first_c = b.c * plan->panels_c * plan->kernel->b.width;
+    b.outputs = smaller(plan->panels_o * plan->kernel->a.width, plan->conv->group_o - b.first_o);
+    b.channels = smaller(plan->panels_c * plan->kernel->b.width, plan->conv->group_c - b.first_c);
+    return b;
+}
+
+static void pack_dy(const taps_plan *plan, const taps_task *task, const block *b, int64_t point, int64_t count)
+{
+    ls_gemm_lines lines = {.line = task->line, .offset = b->first_o, .dtype = plan->dy.pixels.dtype, .across = true};
     locate(plan, &plan->dy, point, count, task->line);
-    ls_gemm_pack(plan->kernel, &plan->kernel->a, task->a, task->a_stride, &lines, plan->conv->group_o, count);
+    ls_gemm_pack(plan->kernel, &plan->kernel->a, task->a, task->a_stride, &lines, b->outputs, count);
 }
 
 /* Packs x once for every starting point modulo half_step; one tap starts only at the first. */
-static void pack_x(const taps_plan *plan, const taps_task *task, int64_t point, int64_t count)
+static void pack_x(const taps_plan *plan, const taps_task *task, const block *b, int64_t point, int64_t count)
 {
     const ls_gemm_kernel *kernel = plan->kernel;
     int64_t seen = count + plan->reach;
     locate(plan, &plan->x, point, seen + plan->sets - 1, task->line);
     for (int step = 0; step < plan->sets; step++) {
-        ls_gemm_lines lines = {.line = task->line + step, .dtype = plan->x.pixels.dtype, .across = true};
+        ls_gemm_lines lines = {
+            .line = task->line + step, .offset = b->first_c, .dtype = plan->x.pixels.dtype, .across = true};
         ls_gemm_pack(kernel, &kernel->half_b, task->b + step * task->b_set * plan->bytes, task->b_stride, &lines,
-                     plan->conv->group_c, seen);
+                     b->channels, seen);
     }
 }
 
-static char *tile_of(const taps_plan *plan, int64_t part, int64_t o, int64_t c, int64_t tap)
+static int64_t tile_bytes(const ls_gemm_kernel *kernel)
 {
-    int64_t tile = plan->kernel->a.width * plan->kernel->b.width * (int64_t)sizeof(float);
-    return plan->sums + (((part * plan->panels_o + o) * plan->panels_c + c) * plan->taps + tap) * tile;
+    return kernel->a.width * kernel->b.width * (int64_t)sizeof(float);
+}
+
+/* The sums of a block, and those of a panel of its outputs. */
+static char *sums_of(const taps_plan *plan, const block *b, int64_t panel_o)
+{
+    int64_t number = (b->part * plan->blocks_o + b->o) * plan->blocks_c + b->c;
+    return plan->sums + (number * plan->panels_o + panel_o) * plan->panels_c * plan->taps * tile_bytes(plan->kernel);
 }
 
 /* ---- Adding up --------------------------------------------------------------------------------------------------- */
 
-/* One panel of output and one of input channels: add the parts in order, then bring the taps of an input channel side
- * by side. */
-static void add_panel(const taps_plan *plan, int64_t o, int64_t c)
+/* Store the sums of a panel of input channels for one output: the taps of an input channel side by side. */
+static void store_row(const taps_plan *plan, const float *sums, int64_t o, int64_t c, int64_t channels)
 {
     const ls_operand *dw = plan->dw;
-    int64_t mr = plan->kernel->a.width, nr = plan->kernel->b.width, width = dw->dim[3], taps = plan->taps;
-    int64_t rows = smaller(mr, dw->dim[0] - o * mr), channels = smaller(nr, dw->dim[1] - c * nr);
-    bool dense = dw->stride[3] == 1 && dw->stride[2] == width && dw->stride[1] == taps;
-    void *total = tile_of(plan, 0, o, c, 0);
-    ls_gemm_finish add = {.accumulate = true, .out_dtype = LS_F32};
-    for (int64_t part = 1; part < plan->parts; part++)
-        ls_gemm()->finish_f32(&add, 1, taps * mr * nr, tile_of(plan, part, o, c, 0), 0, NULL, &total, NULL);
-    for (int64_t row = 0; row < rows; row++) {
-        const float *from = (const float *)total + row * nr;
-        float *to = (float *)dw->data + (o * mr + row) * dw->stride[0] + c * nr * dw->stride[1];
-        if (dense) {
-            ls_conv_store_taps(to, from, mr * nr, channels, taps, plan->conv->accumulate);
-            continue;
-        }
-        for (int64_t i = 0; i < channels; i++)
-            for (int64_t tap = 0; tap < taps; tap++) {
-                float *at = to + i * dw->stride[1] + tap / width * dw->stride[2] + tap % width * dw->stride[3];
-                *at = from[tap * mr * nr + i] + (plan->conv->accumulate ? *at : 0);
-            }
+    int64_t distance = plan->kernel->a.width * plan->kernel->b.width, taps = plan->taps, width = dw->dim[3];
+    bool accumulate = plan->conv->accumulate;
+    float *to = (float *)dw->data + o * dw->stride[0] + c * dw->stride[1];
+    if (dw->stride[3] == 1 && dw->stride[2] == width && dw->stride[1] == taps) {
+        ls_conv_store_taps(to, sums, distance, channels, taps, accumulate);
+        return;
     }
+    for (int64_t i = 0; i < channels; i++)
+        for (int64_t tap = 0; tap < taps; tap++) {
+            float *at = to + i * dw->stride[1] + tap / width * dw->stride[2] + tap % width * dw->stride[3];
+            *at = sums[tap * distance + i] + (accumulate ? *at : 0);
+        }
 }
 
-/* Panels of output channels [begin, end). */
+/* A panel of outputs of a block: add the parts in order and store them. */
+static void add_panel(const taps_plan *plan, block b, int64_t panel_o)
+{
+    int64_t mr = plan->kernel->a.width, nr = plan->kernel->b.width, panel = plan->taps * mr * nr;
+    int64_t rows = smaller(mr, b.outputs - panel_o * mr);
+    void *total = sums_of(plan, &b, panel_o);
+    ls_gemm_finish add = {.accumulate = true, .out_dtype = LS_F32};
+    for (b.part = 1; b.part < plan->parts; b.part++)
+        ls_gemm()->finish_f32(&add, 1, plan->panels_c * panel, (const float *)sums_of(plan, &b, panel_o), 0, NULL,
+                              &total, NULL);
+    for (int64_t row = 0; row < rows; row++)
+        for (int64_t c = 0; c < b.channels; c += nr)
+            store_row(plan, (const float *)total + c / nr * panel + row * nr, b.first_o + panel_o * mr + row,
+                      b.first_c + c, smaller(nr, b.channels - c));
+}
+
+/* Panels of outputs [begin, end), counted through all blocks. */
 static void add_parts(void *arg, int64_t begin, int64_t end)
 {
     const taps_plan *plan = arg;
-    for (int64_t o = begin; o < end; o++)
-        for (int64_t c = 0; c < plan->panels_c; c++) add_panel(plan, o, c);
+    for (int64_t i = begin; i < end; i++) {
+        block b = block_of(plan, i / plan->panels_o);
+        if (i % plan->panels_o * plan->kernel->a.width < b.outputs) add_panel(plan, b, i % plan->panels_o);
+    }
 }
 
 /* ---- Chunks ------------------------------------------------------------------------------------------------------ */
@@ -188,24 +226,26 @@ static const char *pixel_after(const taps_plan *plan, const points *side, int64_
     return p->data + at * (int64_t)ls_dtype_size(p->dtype);
 }
 
-/* What a chunk reads of one side, if rows and images follow each other without gaps. */
+/* What a chunk reads of one side, if that is all there is: channels of one block of dw, and rows and images without
+ * gaps. */
 static ls_gemm_ahead pixels_ahead(const taps_plan *plan, const points *side, int64_t point, int64_t count)
 {
     const ls_pixels *p = &side->pixels;
-    if (p->row != p->size[1] * p->pixel || p->item != p->size[0] * p->row) return (ls_gemm_ahead){0};
+    if (p->row != p->size[1] * p->pixel || p->item != p->size[0] * p->row || plan->blocks_o * plan->blocks_c > 1)
+        return (ls_gemm_ahead){0};
     const char *begin = pixel_after(plan, side, point), *end = pixel_after(plan, side, point + count);
     return (ls_gemm_ahead){begin, (end - begin) / 64};
 }
 
 /* Multiplies what is packed, and fetches meanwhile the `soon` points from `ahead` on, which are packed next. */
-static void multiply_chunk(const taps_plan *plan, const taps_task *task, int64_t part, int64_t count, bool first,
+static void multiply_chunk(const taps_plan *plan, const taps_task *task, const block *b, int64_t count, bool first,
                            bool last, int64_t ahead, int64_t soon)
 {
     ls_gemm_ahead dy = pixels_ahead(plan, &plan->dy, ahead, soon);
     ls_gemm_ahead x = pixels_ahead(plan, &plan->x, ahead + plan->reach, soon); /* what comes before has been read */
     int64_t dy_lines = ceil_div(dy.lines, plan->panels_o), x_lines = ceil_div(x.lines, plan->panels_o);
     for (int64_t o = 0; o < plan->panels_o; o++) {
-        char *sums = tile_of(plan, part, o, 0, 0);
+        char *sums = sums_of(plan, b, o);
         ls_gemm_halves tiles = {.count = plan->panels_c * plan->taps,
                                 .k = ls_gemm_round_up(count, plan->kernel->kr),
                                 .a = task->a + o * task->a_stride * plan->bytes,
@@ -219,22 +259,28 @@ static void multiply_chunk(const taps_plan *plan, const taps_task *task, int64_t
     }
 }
 
-static int64_t claim(taps_plan *plan)
+static int64_t tasks_of(const taps_plan *plan)
 {
-    return smaller(atomic_fetch_add(&plan->next, 1), plan->parts);
+    return plan->parts * plan->blocks_o * plan->blocks_c;
 }
 
-/* Returns the part to run next, which is claimed early to fetch its first points. */
-static int64_t run_part(taps_plan *plan, const taps_task *task, int64_t part)
+static int64_t claim(taps_plan *plan)
 {
-    int64_t begin = part * plan->part, end = smaller(plan->total, begin + plan->part), next = plan->parts;
+    return smaller(atomic_fetch_add(&plan->next, 1), tasks_of(plan));
+}
+
+/* Returns the task to run next, which is claimed early to fetch its first points. */
+static int64_t run_task(taps_plan *plan, const taps_task *task, int64_t number)
+{
+    block b = block_of(plan, number);
+    int64_t begin = b.part * plan->part, end = smaller(plan->total, begin + plan->part), next = 0;
     for (int64_t at = begin; at < end; at += plan->chunk) {
         int64_t count = smaller(plan->chunk, end - at), ahead = at + count;
         bool last = ahead == end;
-        if (last) next = claim(plan), ahead = next * plan->part;
-        pack_dy(plan, task, at, count);
-        pack_x(plan, task, at, count);
-        multiply_chunk(plan, task, part, count, at == begin, last, ahead, smaller(plan->chunk, plan->total - ahead));
+        if (last) next = claim(plan), ahead = block_of(plan, next).part * plan->part;
+        pack_dy(plan, task, &b, at, count);
+        pack_x(plan, task, &b, at, count);
+        multiply_chunk(plan, task, &b, count, at == begin, last, ahead, smaller(plan->chunk, plan->total - ahead));
     }
     return next;
 }
@@ -248,7 +294,7 @@ static void run_tasks(void *arg, ls_worker worker)
         return;
     }
     if (plan->kernel->begin) plan->kernel->begin();
-    for (int64_t part = claim(plan); part < plan->parts;) part = run_part(plan, &task, part);
+    for (int64_t number = claim(plan); number < tasks_of(plan);) number = run_task(plan, &task, number);
     if (plan->kernel->end) plan->kernel->end();
 }
 
@@ -272,28 +318,56 @@ static int64_t spaced(const ls_conv *conv, int d)
     return larger(there, conv->out[d]);
 }
 
-static int64_t sums_bytes(const ls_conv *conv, const ls_gemm_kernel *kernel)
+/* Cut dw into blocks whose sums stay in L2, such that packing takes least: every block packs its part of dy, and its
+ * part of x once or twice. */
+static void cut_blocks(taps_plan *plan)
+{
+    const ls_gemm_kernel *kernel = plan->kernel;
+    int64_t panels_o = ceil_div(plan->conv->group_o, kernel->a.width);
+    int64_t panels_c = ceil_div(plan->conv->group_c, kernel->b.width);
+    int64_t tile = tile_bytes(kernel) * plan->taps, least = INT64_MAX;
+    for (int64_t blocks_c = 1; blocks_c <= panels_c; blocks_c++) {
+        int64_t in_c = ceil_div(panels_c, blocks_c), in_o = larger(1, SUM_BYTES / (in_c * tile));
+        if (in_c > 1 && in_c * tile > SUM_BYTES) continue;
+        int64_t blocks_o = ceil_div(panels_o, in_o);
+        int64_t packed = blocks_c * panels_o * kernel->a.width + plan->sets * blocks_o * panels_c * kernel->b.width;
+        if (packed >= least) continue;
+        least = packed;
+        plan->panels_o = ceil_div(panels_o, blocks_o), plan->panels_c = in_c;
+        plan->blocks_o = ceil_div(panels_o, plan->panels_o), plan->blocks_c = ceil_div(panels_c, in_c);
+    }
+}
+
+/* A power of two, since the workers often are one, too. */
+static int64_t parts_of(const taps_plan *plan)
+{
+    int64_t parts = MOST_TASKS, blocks = plan->blocks_o * plan->blocks_c;
+    while (parts > 1 && (plan->total / parts < LEAST_PART || parts * blocks > MOST_TASKS)) parts /= 2;
+    return parts;
+}
+
+/* Weights of one tap that are larger do not pay for packing pixels once per block; and without a kernel that hides
+ * storing the sums of a tile, those of all taps should fit into L2. */
+static int64_t most_weights(const ls_conv *conv, const ls_gemm_kernel *kernel)
+{
+    int64_t taps = conv->window.kernel[0] * conv->window.kernel[1];
+    if (!kernel->halves) return taps > 1 ? SUM_BYTES : 0;
+    return taps > 1 ? INT64_MAX : 2 * SUM_BYTES;
+}
+
+static int64_t weight_bytes(const ls_conv *conv, const ls_gemm_kernel *kernel)
 {
     int64_t outputs = ls_gemm_round_up(conv->group_o, kernel->a.width);
     int64_t channels = ls_gemm_round_up(conv->group_c, kernel->b.width);
     return outputs * channels * conv->window.kernel[0] * conv->window.kernel[1] * (int64_t)sizeof(float);
 }
 
-/* A power of two, since the workers often are one, too. */
-static int64_t parts_of(int64_t total)
-{
-    int64_t parts = MOST_PARTS;
-    while (parts > 1 && total / parts < LEAST_PART) parts /= 2;
-    return parts;
-}
-
 bool ls_conv_dweight_by_taps(const ls_conv *conv, const ls_operand *dw)
 {
     const ls_gemm_kernel *kernel = kernel_for(conv);
     const ls_window *w = &conv->window;
-    bool one_tap = w->kernel[0] * w->kernel[1] == 1;
-    if (!kernel || (one_tap && !kernel->halves) || w->groups > 1 || w->stride[0] > 1 || w->stride[1] > 1 ||
-        dw->dtype != LS_F32 || !conv->n || !conv->out[0] || !conv->out[1] || sums_bytes(conv, kernel) > SUM_BYTES)
+    if (!kernel || w->groups > 1 || w->stride[0] > 1 || w->stride[1] > 1 || dw->dtype != LS_F32 || !conv->n ||
+        !conv->out[0] || !conv->out[1] || weight_bytes(conv, kernel) > most_weights(conv, kernel))
         return false;
     double use = (double)(conv->out[0] * conv->out[1]) / (double)(spaced(conv, 0) * spaced(conv, 1));
     use *= (double)conv->group_o / (double)ls_gemm_round_up(conv->group_o, kernel->a.width);
@@ -312,22 +386,22 @@ ls_status ls_conv_dweight_taps(const ls_conv *conv, ls_pixels dy, ls_pixels x, c
                       .x = {.pixels = x, .first = {-w->padding[0], -w->padding[1]}, .grid = {INT64_MAX, INT64_MAX}},
                       .line = spaced(conv, 1),
                       .height = spaced(conv, 0),
-                      .panels_o = ceil_div(conv->group_o, kernel->a.width),
-                      .panels_c = ceil_div(conv->group_c, kernel->b.width),
                       .taps = w->kernel[0] * w->kernel[1],
                       .bytes = (int64_t)ls_dtype_size(kernel->panel)};
     plan.total = conv->n * plan.height * plan.line;
     plan.reach = (w->kernel[0] - 1) * w->dilation[0] * plan.line + (w->kernel[1] - 1) * w->dilation[1];
     plan.sets = plan.taps > 1 ? kernel->half_step : 1;
-    plan.part = ls_gemm_round_up(ceil_div(plan.total, parts_of(plan.total)), kernel->kr);
+    cut_blocks(&plan);
+    plan.part = ls_gemm_round_up(ceil_div(plan.total, parts_of(&plan)), kernel->kr);
     plan.parts = ceil_div(plan.total, plan.part);
     int64_t point_bytes = (plan.panels_o * kernel->a.width + plan.sets * plan.panels_c * kernel->b.width) * plan.bytes;
     plan.chunk = larger(kernel->kr, smaller(CHUNK, PACKED_BYTES / point_bytes));
     plan.chunk = ls_gemm_round_up(ceil_div(plan.part, ceil_div(plan.part, plan.chunk)), kernel->kr);
-    plan.sums = ls_scratch((ls_worker){0, 1}, 3, (size_t)(plan.parts * sums_bytes(conv, kernel)));
+    int64_t sums = plan.panels_o * plan.panels_c * plan.taps * tile_bytes(kernel);
+    plan.sums = ls_scratch((ls_worker){0, 1}, 3, (size_t)(tasks_of(&plan) * sums));
     if (!plan.sums) return ls_conv_out_of_memory(why);
     ls_parallel(run_tasks, &plan, ls_parallel_width());
     if (atomic_load(&plan.out_of_memory)) return ls_conv_out_of_memory(why);
-    ls_parallel_for(plan.panels_o, 1, add_parts, &plan);
+    ls_parallel_for(plan.blocks_o * plan.blocks_c * plan.panels_o, 1, add_parts, &plan);
     return LS_OK;
 }
