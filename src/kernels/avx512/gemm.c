@@ -1,5 +1,22 @@
 /* gemm.c - matrix products with AVX-512: 24 of 32 registers hold sums. */
+#include "kernels/gemm.h"
+
+/* L2 is large and feeds a tile fast enough: panels of B need not stay in L1, and blocks of A are larger, so that
+ * weights come from further away less often and sums are put aside less often. */
+static const ls_gemm_blocks large = {
+    .rows = 192,
+    .block_bytes = INT64_MAX,
+    .depth_bytes = 3072,
+    .panel_bytes = 96 << 10,
+    .sums_bytes = INT64_MAX,
+    .strip = 64,
+    .tasks = 8,
+    .stream_bytes = INT64_MAX,
+};
+
 #define ISA "avx512"
 #define TABLE ls_gemm_avx512
 #define ROWS 12
+#define EXTRAS .blocks = &large,
+#define IN_PLACE_COLUMNS 256
 #include "kernels/x86/gemm_fma.inc"
