@@ -51,6 +51,7 @@ typedef struct ls_norm_apply {
     ls_matrix x, residual, y, mask;
     const void *scale, *shift;
     bool relu;
+    bool stream; /* y is not read again soon: may bypass the caches. All its rows are then multiples of 64 bytes */
 } ls_norm_apply;
 
 /* With d = dy where the mask is set (all of dy where it is absent): sum = total of d, dot = total of d (x - mean), over
@@ -73,9 +74,11 @@ typedef struct ls_norm_slope {
     int64_t rows, n, step;
     ls_matrix dy, x, mask, dx;
     const void *scale, *slope, *shift;
+    bool stream; /* dx, as above */
 } ls_norm_slope;
 
 typedef struct ls_norm_kernels {
+    int64_t stream_bytes; /* of a result from which on it should bypass the caches; 0: none */
     void (*add_picked[LS_DTYPE_COUNT])(const ls_picked_rows *args);
     void (*layer_norm[LS_DTYPE_COUNT])(const ls_layer_norm_rows *args);
     void (*layer_norm_grad[LS_DTYPE_COUNT])(const ls_layer_norm_grad_rows *args);

@@ -28,8 +28,8 @@
  *   ls_vf_flush2_bf16         such a store that may turn subnormal numbers into 0, for factors of instructions that
  *                             ignore them; with LS_SIMD_BF16_FLUSH, where that is cheaper
  *   ls_vf_flush_pairs_bf16    the same, but the first lanes of both, then the second ones, ...
- *   ls_vf_stream2_bf16        such a store past the caches; with LS_SIMD_BF16_STREAM. p is a multiple of LS_SIMD_BYTES;
- *                             ls_stream_end() before other threads may look
+ *   ls_vf_stream, ls_vf_stream2_bf16   such stores past the caches; with LS_SIMD_STREAM. p is a multiple of
+ *                             LS_SIMD_BYTES; ls_stream_end() before other threads may look
  *   ls_vf_split_bf16(x, v), ls_vf_join_bf16(v)   a vector of bf16 as two of f32, in an order of its own, and back
  *   ls_vu_mul_wide(a, b, &high)  low words of the 64-bit products, high words through the pointer
  *   ls_vu_interleave4(v)      v[0][0] v[1][0] v[2][0] v[3][0] v[0][1] ... in reading order over v[0], v[1], v[2], v[3]
@@ -267,7 +267,12 @@ LS_SIMD void ls_vf_flush_pairs_bf16(uint16_t *p, ls_vf a, ls_vf b)
 }
 #endif
 
-#ifndef LS_SIMD_BF16_STREAM
+#ifndef LS_SIMD_STREAM
+LS_SIMD void ls_vf_stream(float *p, ls_vf x)
+{
+    ls_vf_store(p, x);
+}
+
 LS_SIMD void ls_vf_stream2_bf16(uint16_t *p, const ls_vf v[2])
 {
     ls_vf_store2_bf16(p, v);

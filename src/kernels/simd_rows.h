@@ -90,6 +90,20 @@ LS_SIMD void ls_vf_put4(ls_dtype type, void *data, int64_t i, const ls_vf *v, in
     LS_UNROLL for (int u = 0; u < count; u++) ls_vf_put(type, data, i + u * LS_VF_LANES, v[u], lanes);
 }
 
+/* The same, past the caches where that is possible: data is then a multiple of 64 bytes, and ls_stream_end() must
+ * follow before other threads may look. */
+LS_SIMD void ls_vf_stream4(ls_dtype type, void *data, int64_t i, const ls_vf *v, int64_t lanes, int count)
+{
+    if (type == LS_BF16 && count == 4) {
+        ls_vf_stream2_bf16((uint16_t *)data + i, v);
+        ls_vf_stream2_bf16((uint16_t *)data + i + 2 * LS_VF_LANES, v + 2);
+    } else if (type == LS_F32 && count == 4) {
+        LS_UNROLL for (int u = 0; u < count; u++) ls_vf_stream((float *)data + i + u * LS_VF_LANES, v[u]);
+    } else {
+        ls_vf_put4(type, data, i, v, lanes, count);
+    }
+}
+
 /* Prefetch into L2 what lies `ahead` bytes after element i. For kernels that pass over rows more than once, or over
  * many at a time, where hardware cannot predict the next address. */
 #define LS_AHEAD 16384 /* bytes: a few rows, more than the memory latency */

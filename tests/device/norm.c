@@ -2,6 +2,7 @@
  *
  * All three are the same problem: elements belong to groups that are normalised together, and have a coefficient each.
  * The expected result is computed from two lists: group of element, coefficient of element. */
+#include "kernels/norm.h"
 #include "operands.h"
 
 typedef struct problem {
@@ -404,6 +405,96 @@ static void far_from_zero(void)
     operand_free(&rstd);
 }
 
+/* ---- Results past the caches ------------------------------------------------------------------------------------- */
+
+static const ls_norm_kernels *real;
+static int streamed;
+
+#define WATCH(type)                                                                                                    \
+    static void watch_apply_##type(const ls_norm_apply *args)                                                          \
+    {                                                                                                                  \
+        streamed += args->stream;                                                                                      \
+        real->apply[LS_##type](args);                                                                                  \
+    }                                                                                                                  \
+    static void watch_slope_##type(const ls_norm_slope *args)                                                          \
+    {                                                                                                                  \
+        streamed += args->stream;                                                                                      \
+        real->slope[LS_##type](args);                                                                                  \
+    }
+WATCH(F32)
+WATCH(BF16)
+
+/* A norm and its gradient, y and dx `beyond` elements after the start of a cache line: how many blocks are streamed. */
+static int norm_at(ls_dtype dtype, int64_t channels, int64_t beyond, operand *y, operand *dx)
+{
+    ls_shape shape = LS_SHAPE(5, channels, 7, 3), vector = LS_SHAPE(channels);
+    operand x = operand_noise(dtype, shape, CHANNELS_LAST, 15), dy = operand_noise(dtype, shape, CHANNELS_LAST, 16);
+    operand mean = operand_new(LS_F32, vector, PLAIN), rstd = operand_new(LS_F32, vector, PLAIN);
+    int64_t size = (int64_t)ls_dtype_size(dtype), bytes = numel(&x.view) * size;
+    ls_operand at[2] = {y->view, dx->view};
+    char *memory[2];
+    for (int i = 0; i < 2; i++) {
+        memory[i] = aligned_alloc(64, (size_t)(bytes + 127) / 64 * 64);
+        at[i].data = memory[i] + beyond * size;
+    }
+    streamed = 0;
+    ls_call call = {.op = LS_OP_batch_norm,
+                    .n_in = 6,
+                    .n_out = 6,
+                    .in = {&x.view},
+                    .out = {&at[0], &mean.view, &rstd.view},
+                    .attrs.norm = {.epsilon = 1e-5, .training = 1}};
+    run(&call);
+    run(&(ls_call){.op = LS_OP_batch_norm_grad,
+                   .n_in = 6,
+                   .n_out = 4,
+                   .in = {&dy.view, &x.view, NULL, &mean.view, &rstd.view},
+                   .out = {&at[1]},
+                   .attrs = call.attrs});
+    memcpy(y->view.data, at[0].data, (size_t)bytes);
+    memcpy(dx->view.data, at[1].data, (size_t)bytes);
+    call.out[0] = &x.view; /* in place: its lines are in the caches anyway */
+    int before = streamed;
+    run(&call);
+    CHECK(streamed == before);
+    operand *all[] = {&x, &dy, &mean, &rstd};
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++) operand_free(all[k]);
+    for (int i = 0; i < 2; i++) free(memory[i]);
+    return before;
+}
+
+/* The same bits, where rows begin on cache lines; others are stored as usual. */
+static void large_results_are_streamed(void)
+{
+    ls_isa isa = ls_isa_in_use();
+    const void *offer = ls_family_norm.offers[isa];
+    ls_norm_kernels was = *ls_norm_table(), watched = was;
+    real = &was;
+    watched.stream_bytes = 1;
+    watched.apply[LS_F32] = watch_apply_F32;
+    watched.apply[LS_BF16] = watch_apply_BF16;
+    watched.slope[LS_F32] = watch_slope_F32;
+    watched.slope[LS_BF16] = watch_slope_BF16;
+    ls_family_norm.offers[isa] = &watched;
+    ls_family_norm.ready[isa] = false;
+    ls_parallel_set_width(1); /* the count is not atomic */
+    static const int64_t channels[] = {64, 96, 32, 33};
+    for (int half = 0; half < 2; half++)
+        for (int c = 0; c < 4; c++) {
+            ls_dtype dtype = half ? LS_BF16 : LS_F32;
+            operand to[4];
+            for (int i = 0; i < 4; i++) to[i] = operand_new(dtype, LS_SHAPE(5, channels[c], 7, 3), CHANNELS_LAST);
+            bool lines = channels[c] * (int64_t)ls_dtype_size(dtype) % 64 == 0;
+            CHECK((norm_at(dtype, channels[c], 0, &to[0], &to[1]) > 0) == lines);
+            CHECK(norm_at(dtype, channels[c], 1, &to[2], &to[3]) == 0);
+            for (int i = 0; i < 2; i++) CHECK(same_bits(&to[i], &to[2 + i]));
+            for (int i = 0; i < 4; i++) operand_free(&to[i]);
+        }
+    ls_parallel_set_width(0);
+    ls_family_norm.offers[isa] = offer;
+    ls_family_norm.ready[isa] = false;
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
@@ -412,5 +503,6 @@ int main(int argc, char **argv)
     CHECK_RUN_ISAS(batch_norms);
     CHECK_RUN_ISAS(constants);
     CHECK_RUN_ISAS(far_from_zero);
+    CHECK_RUN_ISAS(large_results_are_streamed);
     return check_done();
 }

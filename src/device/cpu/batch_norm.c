@@ -35,6 +35,7 @@ struct batch {
     double *first, *second;             /* [blocks, C] */
     void *mean, *scale, *slope, *shift; /* [C], of the compute type */
     bool relu;
+    bool large; /* the result: it leaves the caches before it is read */
 
     const ls_norm_kernels *norm;
     const ls_reduce_kernels *reduce;
@@ -145,6 +146,26 @@ static void write_rows(void *arg, const ls_block *block)
         b->write(b, block, row, rows, b->pixels ? 0 : (block->first + row) % b->channels);
 }
 
+/* Write the results, the operand of `rows` after its inputs. */
+static ls_status write(batch *b, const ls_rows *rows, int n_in, int n_out, ls_message *why)
+{
+    const ls_rows *to = &rows[n_in];
+    int64_t bytes = to->count * to->length * (int64_t)to->size, from = b->norm->stream_bytes;
+    b->large = to->direct && from && bytes >= from;
+    return ls_rows_walk(rows, n_in, n_out, 0, write_rows, b, why);
+}
+
+/* May results bypass the caches? Their rows must start on cache lines. In the place of an input these have been read
+ * anyway. */
+static bool may_stream(const batch *b, const ls_block *block, int result, int64_t row)
+{
+    ls_matrix to = part(b, block, result, row, 0);
+    uintptr_t any = (uintptr_t)to.data | (uintptr_t)(to.pitch * (int64_t)ls_dtype_size(b->dtype));
+    for (int i = 0; i < result; i++)
+        if (block->at[i].data == block->at[result].data) return false;
+    return b->large && any % 64 == 0;
+}
+
 /* ---- Forward ----------------------------------------------------------------------------------------------------- */
 
 /* Mean and sum of squared deviations. */
@@ -168,6 +189,7 @@ static void write_y(const batch *b, const ls_block *block, int64_t row, int64_t 
                                               .mask = mask_part(block, 3, row, 0),
                                               .scale = coefficient(b, b->scale, channel),
                                               .shift = coefficient(b, b->shift, channel),
+                                              .stream = may_stream(b, block, 2, row),
                                               .relu = b->relu});
 }
 
@@ -209,7 +231,7 @@ ls_status ls_cpu_batch_norm(const ls_call *call, ls_message *why)
         ls_channel_set(call->out[2], c, rstd);
         ls_running_move(&running, c, center, m2[c], b.elements);
     }
-    return ls_rows_walk(rows, 2, 2, 0, write_rows, &b, why);
+    return write(&b, rows, 2, 2, why);
 }
 
 /* ---- Backward ---------------------------------------------------------------------------------------------------- */
@@ -253,6 +275,7 @@ static void write_dx(const batch *b, const ls_block *block, int64_t row, int64_t
                                               .dx = part(b, block, 3, row, 0),
                                               .scale = coefficient(b, b->scale, channel),
                                               .slope = coefficient(b, b->slope, channel),
+                                              .stream = may_stream(b, block, 3, row),
                                               .shift = coefficient(b, b->shift, channel)});
 }
 
@@ -302,5 +325,5 @@ ls_status ls_cpu_batch_norm_grad(const ls_call *call, ls_message *why)
     }
     if (!training) rows[1] = ls_rows_of(NULL, 0);
     rows[3] = ls_rows_of(dx, b.dims);
-    return ls_rows_walk(rows, 3, 1, 0, write_rows, &b, why);
+    return write(&b, rows, 3, 1, why);
 }

@@ -127,7 +127,12 @@ LS_SIMD void ls_vf_flush_pairs_bf16(uint16_t *p, ls_vf a, ls_vf b)
     _mm512_storeu_si512(p, _mm512_permutexvar_epi16(order, both));
 }
 
-#define LS_SIMD_BF16_STREAM
+#define LS_SIMD_STREAM
+
+LS_SIMD void ls_vf_stream(float *p, ls_vf x)
+{
+    _mm512_stream_ps(p, (__m512)x);
+}
 
 LS_SIMD void ls_vf_stream2_bf16(uint16_t *p, const ls_vf v[2])
 {
