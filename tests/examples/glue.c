@@ -141,7 +141,8 @@ static void it_saves_when_it_is_told_to_end(void)
 #define LONG GLUE " " SST2 "--num_train_epochs 100 --with_tracking --output_dir " FOLDER
 #define SILENT " > " FOLDER "/said 2>&1 "
     CHECK(system(LONG "/long" SILENT) == 0);
-    int status = system(LONG "/told" SILENT "& while ! grep -qs loss " FOLDER "/told/runs/records/values.csv; do "
+    /* The row of step 2: the program listens to signals from the first step on that asks whether it should stop. */
+    int status = system(LONG "/told" SILENT "& while ! grep -qs ^2, " FOLDER "/told/runs/records/values.csv; do "
                              "sleep 0.01; done; kill -TERM $!; wait $!");
     CHECK_MSG(WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGTERM, "%d", status);
     CHECK(system(LONG "/told --resume_from_checkpoint latest" SILENT) == 0);

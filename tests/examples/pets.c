@@ -57,8 +57,9 @@ static void saves_when_it_is_told_to_end(void)
 {
 #define LONG PETS SMALL " --epochs 12 --with_tracking --output_dir " FOLDER
     CHECK(run(LONG "/long" OUTPUT) == 0);
+    /* The row of step 2: the program listens to signals from the first step on that asks whether it should stop. */
     int code =
-        run(LONG "/told" OUTPUT " & while ! grep -qs loss " FOLDER "/told/runs/records/values.csv; do sleep 0.01; "
+        run(LONG "/told" OUTPUT " & while ! grep -qs ^2, " FOLDER "/told/runs/records/values.csv; do sleep 0.01; "
                  "done; kill -TERM $!; wait $!");
     CHECK_MSG(code == 128 + SIGTERM, "%d: %s", code, said);
     CHECK(run(LONG "/told --resume_from_checkpoint latest" OUTPUT) == 0);
