@@ -203,6 +203,30 @@ static void pixels_in_place(void)
             }
 }
 
+/* With NaN. */
+static void fill_scratch(void *arg, ls_worker worker)
+{
+    const size_t bytes = 256 << 10;
+    (void)arg;
+    for (int slot = 0; slot < LS_SCRATCH_LASTING; slot++) memset(ls_scratch(worker, slot, bytes), 0xff, bytes);
+}
+
+/* Points that end in the middle of a step of k: taps must not see what is beyond them in memory. */
+static void nan_in_scratch_memory_is_not_seen(void)
+{
+    static const conv_case few[] = {{1, 32, 32, 5, 6, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+                                    {4, 31, 31, 5, 16, 1, {2, 2}, {1, 1}, {2, 2}, {2, 2}},
+                                    {2, 64, 33, 5, 3, 1, {1, 1}, {1, 1}, {0, 0}, {1, 1}},
+                                    {1, 40, 35, 9, 7, 1, {3, 3}, {2, 2}, {1, 1}, {1, 1}}};
+    for (size_t c = 0; c < sizeof few / sizeof *few; c++)
+        for (int which = 0; which < 3; which++) {
+            conv_tensors t = conv_new(&few[c], LS_BF16, LS_F32, LS_BF16, 2);
+            ls_parallel(fill_scratch, NULL, ls_parallel_width());
+            check_conv(&t, which, LS_BF16, false, false);
+            conv_free(&t);
+        }
+}
+
 static void packed_weights(void)
 {
     ls_derived derived = {0};
@@ -228,6 +252,7 @@ int main(int argc, char **argv)
     CHECK_RUN_ISAS(all_types);
     CHECK_RUN_ISAS_SLOW(larger_images);
     CHECK_RUN_ISAS_SLOW(pixels_in_place);
+    CHECK_RUN_ISAS(nan_in_scratch_memory_is_not_seen);
     CHECK_RUN_ISAS(packed_weights);
     return check_done();
 }

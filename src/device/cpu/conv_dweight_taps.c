@@ -140,11 +140,12 @@ static void pack_dy(const taps_plan *plan, const taps_task *task, const block *b
     ls_gemm_pack(plan->kernel, &plan->kernel->a, task->a, task->a_stride, &lines, b->outputs, count);
 }
 
-/* Packs x once for every starting point modulo half_step; one tap starts only at the first. */
+/* Packs x once for every starting point modulo half_step; one tap starts only at the first. Taps read whole steps of k:
+ * where dy is filled up with zeros, x must be, too, since zero times what memory happened to hold may be NaN. */
 static void pack_x(const taps_plan *plan, const taps_task *task, const block *b, int64_t point, int64_t count)
 {
     const ls_gemm_kernel *kernel = plan->kernel;
-    int64_t seen = count + plan->reach;
+    int64_t seen = ls_gemm_round_up(count, kernel->kr) + plan->reach;
     locate(plan, &plan->x, point, seen + plan->sets - 1, task->line);
     for (int step = 0; step < plan->sets; step++) {
         ls_gemm_lines lines = {
