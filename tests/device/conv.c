@@ -3,6 +3,9 @@
 #include "base/memory.h"
 #include "operands.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 static const int nchw[] = {0, 1, 2, 3}, nhwc[] = {0, 2, 3, 1};
 
 typedef struct conv_case {
@@ -227,6 +230,24 @@ static void nan_in_scratch_memory_is_not_seen(void)
         }
 }
 
+/* Memory that cannot be read follows the last channel of the last group. */
+static void groups_end_with_the_image(void)
+{
+    static const conv_case grouped = {2, 64, 64, 5, 3, 2, {1, 1}, {1, 1}, {0, 0}, {1, 1}};
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    conv_tensors t = conv_new(&grouped, LS_BF16, LS_F32, LS_BF16, 2);
+    size_t bytes = (size_t)numel(&t.x.view) * sizeof(ls_bf16), room = (bytes + page - 1) / page * page;
+    char *pages = mmap(NULL, room + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(pages != MAP_FAILED && mprotect(pages + room, page, PROT_NONE) == 0);
+    void *own = t.x.view.data;
+    t.x.view.data = memcpy(pages + room - bytes, own, bytes);
+    check_conv(&t, 0, LS_BF16, false, false);
+    check_conv(&t, 2, LS_BF16, false, false);
+    t.x.view.data = own;
+    munmap(pages, room + page);
+    conv_free(&t);
+}
+
 static void packed_weights(void)
 {
     ls_derived derived = {0};
@@ -253,6 +274,7 @@ int main(int argc, char **argv)
     CHECK_RUN_ISAS_SLOW(larger_images);
     CHECK_RUN_ISAS_SLOW(pixels_in_place);
     CHECK_RUN_ISAS(nan_in_scratch_memory_is_not_seen);
+    CHECK_RUN_ISAS(groups_end_with_the_image);
     CHECK_RUN_ISAS(packed_weights);
     return check_done();
 }

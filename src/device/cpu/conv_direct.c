@@ -389,8 +389,10 @@ static void run_in_image(const direct_plan *plan, direct_task *task, int64_t num
     if (whole == count) return;
     sink->locate(sink, 0, first + whole, count - whole, task->row, task->residual);
     for (int64_t i = count - whole; i < mr; i++) task->row[i] = task->residual[i] = NULL;
-    memcpy(task->copy, image + (first + whole) * stride, (size_t)((count - whole) * stride));
-    memset(task->copy + (count - whole) * stride, 0, (size_t)((mr - count + whole) * stride));
+    /* Of the last pixel only the channels of this group: the image may end with them. */
+    int64_t there = (count - whole - 1) * stride + plan->channels * plan->bytes;
+    memcpy(task->copy, image + (first + whole) * stride, (size_t)there);
+    memset(task->copy + there, 0, (size_t)(mr * stride - there));
     task->first = task->copy;
     task->tiles = 1;
     multiply(plan, task, part);
