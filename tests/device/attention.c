@@ -358,6 +358,14 @@ static void heads_share_keys(void)
     on_every_isa((setup){1, 4, 1, 26, 33, 16, 16, .mask = FLOAT_PER_HEAD, .dropout = 0.3});
 }
 
+/* Whole tiles of queries and depths: AMX reads them where they are. */
+static void rows_are_read_in_place(void)
+{
+    on_every_isa((setup){1, 4, 2, 64, 70, 32, 64, .mask = NO_MASK});
+    on_every_isa((setup){2, 2, 1, 96, 96, 64, 32, .causal = true, .dropout = 0.2});
+    on_every_isa((setup){3, 2, 1, 64, 64, 32, 32, .mask = FLOAT_PER_HEAD, .lengths = true});
+}
+
 static void masks_hide_keys(void)
 {
     for (mask_kind mask = BOOL_KEYS; mask <= FLOAT_PER_HEAD; mask++) {
@@ -554,6 +562,7 @@ int main(int argc, char **argv)
     CHECK_RUN(equals_its_definition);
     CHECK_RUN(long_rows_are_cut_into_blocks);
     CHECK_RUN(heads_share_keys);
+    CHECK_RUN(rows_are_read_in_place);
     CHECK_RUN(masks_hide_keys);
     CHECK_RUN(causal_queries_see_the_past);
     CHECK_RUN(dropout_draws_by_element);

@@ -132,10 +132,11 @@ static char scratch[8 << 20] __attribute__((aligned(64)));
 
 static void check_attention(const ls_attention_kernel *kernel, int64_t queries, int64_t keys, bool causal, bool drops)
 {
+    bool whole_tiles = queries % 32 == 0; /* of depths, too: AMX then reads rows where they are */
     ls_attention_task p = {.queries = queries,
                            .keys = keys,
-                           .depth = 40,
-                           .value_depth = 24,
+                           .depth = whole_tiles ? 64 : 40,
+                           .value_depth = whole_tiles ? 32 : 24,
                            .group = 1,
                            .scale = 0.2,
                            .causal = causal,
@@ -234,6 +235,7 @@ static void check_attentions(const ls_attention_kernel *kernel)
         check_attention(kernel, 101, 203, variant & 1, variant & 2);
         check_attention(kernel, 203, 101, variant & 1, variant & 2);
         check_attention(kernel, 33, 500, variant & 1, variant & 2);
+        check_attention(kernel, 96, 203, variant & 1, variant & 2);
         check_attention(kernel, 450, 400, variant & 1, variant & 2);
     }
 }
