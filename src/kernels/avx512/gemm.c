@@ -12,6 +12,7 @@ static const ls_gemm_blocks large = {
     .strip = 64,
     .tasks = 8,
     .stream_bytes = INT64_MAX,
+    .in_place_stream_bytes = INT64_MAX,
 };
 
 #define ISA "avx512"
