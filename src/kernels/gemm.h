@@ -29,6 +29,12 @@ typedef struct ls_gemm_side {
     void (*across)(void *panels, int64_t panel_stride, const void *const *line, int64_t count);
 } ls_gemm_side;
 
+/* Memory that a later call reads, worth prefetching into L2 meanwhile. */
+typedef struct ls_gemm_ahead {
+    const char *at;
+    int64_t lines; /* of cache */
+} ls_gemm_ahead;
+
 /* Rows of A multiplied in place, without packing: row i begins i * stride bytes after the first, and its slice s, kr
  * elements of the panels' type, offset[s] bytes further on. */
 typedef struct ls_gemm_rows {
@@ -36,9 +42,7 @@ typedef struct ls_gemm_rows {
     int64_t stride;
     int64_t slices;
     const int64_t *offset;
-    /* Memory that later calls read, worth prefetching into L2 meanwhile, and its length in cache lines. */
-    const char *ahead;
-    int64_t ahead_lines;
+    ls_gemm_ahead ahead;
 } ls_gemm_rows;
 
 /* Sums, over the rows of a product that count, of each column's distance from its pivot, and of the square of that. The
@@ -87,17 +91,9 @@ typedef struct ls_gemm_column {
     ls_activation activation; /* none, ReLU or GELU */
     uint16_t *pre;            /* rows of the input of the activation, pre_stride elements apart, or NULL */
     int64_t pre_stride;
-    /* Memory that the next call reads, worth prefetching into L2 meanwhile, and its length in cache lines. */
-    const char *ahead;
-    int64_t ahead_lines;
+    ls_gemm_ahead ahead;
 } ls_gemm_column;
 typedef void ls_gemm_column_fn(const ls_gemm_column *column);
-
-/* Memory that a later call reads, worth prefetching into L2 meanwhile. */
-typedef struct ls_gemm_ahead {
-    const char *at;
-    int64_t lines; /* of cache */
-} ls_gemm_ahead;
 
 /* `count` tiles of one panel of A, tile i with panels of B half as wide: one at b[i], the other b_stride elements after
  * it. */
@@ -122,7 +118,7 @@ typedef struct ls_gemm_blocks {
     int64_t strip;        /* columns of C finished together, roughly */
     int64_t tasks;        /* per worker to aim for; columns are cut if rows give fewer */
     int64_t shared_bytes; /* of B up to which all workers pack it together once, instead of each its own part */
-    int64_t stream_bytes; /* of C from which on it bypasses the caches */
+    int64_t stream_bytes; /* of C from which on it bypasses the caches; 0: never */
     /* The same of products of rows in place: often shallow, they wait for their stores, which a shared cache takes
      * faster than memory as long as it holds the result. */
     int64_t in_place_stream_bytes;

@@ -261,7 +261,7 @@ static void finished_rows_may_be_streamed(void)
     operand *y = &f.operand[Y];
     void *own = y->view.data, *aligned = aligned_alloc(64, (size_t)(numel(&y->view) * 2 + 63) / 64 * 64);
     watch(ls_gemm_amx.bf16[0]);
-    watched_blocks.in_place_stream_bytes = 0;
+    watched_blocks.in_place_stream_bytes = 1;
     y->view.data = aligned;
     check_fused(&f, false);
     CHECK(streamed > 0 && finished == streamed);

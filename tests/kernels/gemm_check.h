@@ -148,8 +148,7 @@ static void check_column(const ls_gemm_kernel *kernel, const operand *a, const o
         c.a = pa + skip * (size_t)mr;
         c.b = pb + skip * (size_t)nr;
         c.from = whole || !split ? NULL : partial;
-        c.ahead = pb;
-        c.ahead_lines = variant;
+        c.ahead = (ls_gemm_ahead){pb, variant};
         if (kernel->column) {
             c.to = got, c.ldc = nr + 3;
             kernel->column(&c);

@@ -159,11 +159,12 @@ static ls_status write(batch *b, const ls_rows *rows, int n_in, int n_out, ls_me
  * anyway. */
 static bool may_stream(const batch *b, const ls_block *block, int result, int64_t row)
 {
-    ls_matrix to = part(b, block, result, row, 0);
-    uintptr_t any = (uintptr_t)to.data | (uintptr_t)(to.pitch * (int64_t)ls_dtype_size(b->dtype));
+    if (!b->large) return false;
     for (int i = 0; i < result; i++)
         if (block->at[i].data == block->at[result].data) return false;
-    return b->large && any % 64 == 0;
+    ls_matrix to = part(b, block, result, row, 0);
+    uintptr_t any = (uintptr_t)to.data | (uintptr_t)(to.pitch * (int64_t)ls_dtype_size(b->dtype));
+    return any % 64 == 0;
 }
 
 /* ---- Forward ----------------------------------------------------------------------------------------------------- */

@@ -149,8 +149,7 @@ static void copy_part(const direct_plan *plan, char *to, int64_t item, int64_t i
 /* ---- A task ------------------------------------------------------------------------------------------------------ */
 
 typedef struct direct_task {
-    const char *ahead; /* what the next task reads of the image, and its length in cache lines */
-    int64_t ahead_lines;
+    ls_gemm_ahead ahead; /* what the next task reads of the image */
     char *copy;
     const char *first; /* point */
     int64_t tiles;
@@ -255,7 +254,8 @@ static bool may_stream(const direct_plan *plan, const direct_task *task)
 {
     const ls_gemm_job *job = plan->job;
     int64_t bytes = job->m * job->n * (int64_t)ls_dtype_size(job->sink.how.out_dtype);
-    if (!job->kernel->blocks || bytes < job->kernel->blocks->in_place_stream_bytes) return false;
+    int64_t from = job->kernel->blocks ? job->kernel->blocks->in_place_stream_bytes : 0;
+    if (!from || bytes < from) return false;
     uintptr_t any = 0;
     for (int64_t i = 0; i < task->tiles * job->kernel->a.width; i++) any |= (uintptr_t)task->row[i];
     return any % 64 == 0;
@@ -320,9 +320,9 @@ static void multiply(const direct_plan *plan, direct_task *task, int64_t part)
                             .count = ceil_div(to.columns, kernel->b.width),
                             .stride = plan->b_stride};
         a.ahead = task->ahead;
-        a.ahead_lines = ceil_div(task->ahead_lines, ceil_div(end - column, at_once));
-        task->ahead += a.ahead_lines * CACHE_LINE;
-        task->ahead_lines -= a.ahead_lines;
+        a.ahead.lines = ceil_div(task->ahead.lines, ceil_div(end - column, at_once));
+        if (a.ahead.at) task->ahead.at += a.ahead.lines * CACHE_LINE;
+        task->ahead.lines -= a.ahead.lines;
         kernel->in_place(task->tiles, &a, &b, &to);
         if (apart) finish_panel(plan, task, column, to.columns);
         if (to.moments) ls_gathering_add(task->gathering, column, to.columns, &moments, points);
@@ -360,8 +360,7 @@ static void look_ahead(const direct_plan *plan, direct_task *task, int64_t numbe
         first = p.item * pixels->item + row * pixels->row;
         count = p.items > 1 ? p.items * pixels->item : rows * pixels->row;
     }
-    task->ahead = pixels->data + first * bytes;
-    task->ahead_lines = count * bytes / CACHE_LINE;
+    task->ahead = (ls_gemm_ahead){pixels->data + first * bytes, count * bytes / CACHE_LINE};
 }
 
 static void run_copied(const direct_plan *plan, direct_task *task, int64_t number, int64_t part)
@@ -411,8 +410,7 @@ static void run_tasks(void *arg, ls_worker worker)
     for (int64_t number; (number = next) < plan->tasks;) {
         int64_t part = number % plan->parts;
         next = atomic_fetch_add(&plan->next, 1);
-        task.ahead = NULL;
-        task.ahead_lines = 0;
+        task.ahead = (ls_gemm_ahead){0};
         if (next < plan->tasks && next / plan->parts != number / plan->parts)
             look_ahead(plan, &task, next / plan->parts);
         if (plan->gatherings) task.gathering = &plan->gatherings[number];

@@ -8,8 +8,8 @@
  *
  * A task multiplies a part of the points, a chunk at a time, and keeps its sums in L2. Every pixel of both images comes
  * from memory once, fetched while the chunk before is multiplied; one tap gains from that, too. Larger weights are cut
- * into blocks whose sums fit, and pixels are packed once per block. With one tap that is too often where weights are
- * very large; and strides would need panels of their own: conv_dweight.c packs these tap by tap.
+ * into blocks whose sums fit, and pixels are then read and packed once per block. With one tap that is too often where
+ * weights are very large; and strides would need panels of their own: conv_dweight.c packs these tap by tap.
  *
  * Parts depend only on sizes and are added in order: results do not depend on the number of workers. */
 #include "device/cpu/conv.h"
@@ -238,24 +238,35 @@ static ls_gemm_ahead pixels_ahead(const taps_plan *plan, const points *side, int
     return (ls_gemm_ahead){begin, (end - begin) / 64};
 }
 
-/* Multiplies what is packed, and fetches meanwhile the `soon` points from `ahead` on, which are packed next. */
-static void multiply_chunk(const taps_plan *plan, const taps_task *task, const block *b, int64_t count, bool first,
-                           bool last, int64_t ahead, int64_t soon)
+/* Part `i` of `n` of what is fetched. */
+static ls_gemm_ahead share_of(ls_gemm_ahead all, int64_t i, int64_t n)
 {
-    ls_gemm_ahead dy = pixels_ahead(plan, &plan->dy, ahead, soon);
-    ls_gemm_ahead x = pixels_ahead(plan, &plan->x, ahead + plan->reach, soon); /* what comes before has been read */
-    int64_t dy_lines = ceil_div(dy.lines, plan->panels_o), x_lines = ceil_div(x.lines, plan->panels_o);
+    int64_t lines = ceil_div(all.lines, n);
+    return (ls_gemm_ahead){lines ? all.at + i * lines * 64 : NULL, lines};
+}
+
+/* Points of a task that are packed and multiplied together. */
+typedef struct chunk {
+    int64_t count;
+    bool first, last;
+    int64_t next, soon; /* points that are packed next, fetched meanwhile: the first, and how many */
+} chunk;
+
+static void multiply_chunk(const taps_plan *plan, const taps_task *task, const block *b, const chunk *now)
+{
+    ls_gemm_ahead dy = pixels_ahead(plan, &plan->dy, now->next, now->soon);
+    ls_gemm_ahead x = pixels_ahead(plan, &plan->x, now->next + plan->reach, now->soon); /* before: has been read */
     for (int64_t o = 0; o < plan->panels_o; o++) {
         char *sums = sums_of(plan, b, o);
         ls_gemm_halves tiles = {.count = plan->panels_c * plan->taps,
-                                .k = ls_gemm_round_up(count, plan->kernel->kr),
+                                .k = ls_gemm_round_up(now->count, plan->kernel->kr),
                                 .a = task->a + o * task->a_stride * plan->bytes,
                                 .b = task->panels,
                                 .b_stride = task->b_stride,
-                                .from = first ? NULL : sums,
+                                .from = now->first ? NULL : sums,
                                 .to = sums,
-                                .row_major = last,
-                                .ahead = {{dy.at + o * dy_lines * 64, dy_lines}, {x.at + o * x_lines * 64, x_lines}}};
+                                .row_major = now->last,
+                                .ahead = {share_of(dy, o, plan->panels_o), share_of(x, o, plan->panels_o)}};
         ls_gemm_run_halves(plan->kernel, &tiles);
     }
 }
@@ -276,12 +287,14 @@ static int64_t run_task(taps_plan *plan, const taps_task *task, int64_t number)
     block b = block_of(plan, number);
     int64_t begin = b.part * plan->part, end = smaller(plan->total, begin + plan->part), next = 0;
     for (int64_t at = begin; at < end; at += plan->chunk) {
-        int64_t count = smaller(plan->chunk, end - at), ahead = at + count;
-        bool last = ahead == end;
-        if (last) next = claim(plan), ahead = block_of(plan, next).part * plan->part;
-        pack_dy(plan, task, &b, at, count);
-        pack_x(plan, task, &b, at, count);
-        multiply_chunk(plan, task, &b, count, at == begin, last, ahead, smaller(plan->chunk, plan->total - ahead));
+        chunk now = {.count = smaller(plan->chunk, end - at), .first = at == begin};
+        now.next = at + now.count;
+        now.last = now.next == end;
+        if (now.last) next = claim(plan), now.next = block_of(plan, next).part * plan->part;
+        now.soon = smaller(plan->chunk, plan->total - now.next);
+        pack_dy(plan, task, &b, at, now.count);
+        pack_x(plan, task, &b, at, now.count);
+        multiply_chunk(plan, task, &b, &now);
     }
     return next;
 }

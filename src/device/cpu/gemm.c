@@ -51,8 +51,6 @@ static const ls_gemm_blocks usual = {
     .sums_bytes = INT64_MAX,
     .strip = 64,
     .tasks = 8,
-    .shared_bytes = 0,
-    .stream_bytes = INT64_MAX,
 };
 
 typedef struct gemm_plan {
@@ -358,8 +356,7 @@ static void multiply_strip(const gemm_plan *plan, const gemm_buffers *at, const 
                                         .b = b,
                                         .from = first ? NULL : so_far + i / mr * mr * nr * sums,
                                         .to = so_far + i / mr * mr * nr * sums,
-                                        .ahead = b + block->b_stride * bytes,
-                                        .ahead_lines = ahead};
+                                        .ahead = {b + block->b_stride * bytes, ahead}};
                     if (whole)
                         end_directly(plan, &c, direct + (i * sink->out_stride + s + j) * out_bytes, block->item,
                                      block->row + i, block->column + s + j);
@@ -590,7 +587,7 @@ static void plan_tasks(gemm_plan *plan, int64_t workers)
     plan->row_tasks = ceil_div(job->m, plan->task_rows);
     plan->column_tasks = ceil_div(job->n, plan->task_columns);
     int64_t out_bytes = (int64_t)ls_dtype_size(job->sink.how.out_dtype);
-    plan->stream = job->batch * job->m * job->n * out_bytes >= blocks->stream_bytes;
+    plan->stream = blocks->stream_bytes && job->batch * job->m * job->n * out_bytes >= blocks->stream_bytes;
 }
 
 /* ---- B packed before any task ------------------------------------------------------------------------------------ */

@@ -145,6 +145,12 @@ typedef struct fetching {
     int64_t panel_lines, sum_lines;
 } fetching;
 
+/* All of `ahead` within so many steps. */
+static inline fetching fetching_of(ls_gemm_ahead ahead, int64_t steps)
+{
+    return (fetching){.panel = ahead.at, .panel_lines = (ahead.lines + steps - 1) / steps};
+}
+
 static inline __attribute__((always_inline)) void fetch(fetching *f)
 {
     for (int64_t i = 0; i < f->panel_lines; i++, f->panel += 64) __builtin_prefetch(f->panel, 0, 2);
@@ -183,7 +189,7 @@ static inline __attribute__((always_inline)) void column_of_tiles(const ls_gemm_
     _Alignas(64) float room[2][SUMS]; /* sums to be rounded: of the last tile, and of the one before */
     int64_t steps = c->k / 32;
     bool partial = !how.round && !c->ldc;
-    fetching f = {.panel = c->ahead, .panel_lines = (c->ahead_lines + c->count * steps - 1) / (c->count * steps)};
+    fetching f = fetching_of(c->ahead, c->count * steps);
     leaving last = {.stride = TILE_ROW, .right = TILE_UNITS, .down = 2 * TILE_UNITS};
     if (!how.round && !partial) last.stride = c->ldc * (int64_t)sizeof(float), last.right = 16, last.down = 16 * c->ldc;
     for (int64_t i = 0; i < c->count; i++) {
@@ -228,8 +234,7 @@ static inline __attribute__((always_inline)) void halves_load(const uint32_t *a,
 static void halves_wide(const ls_gemm_halves *t)
 {
     int64_t steps = t->k / 32, all = t->count * steps, right = t->b_stride / 2;
-    fetching f = {.panel = t->ahead[0].at, .panel_lines = (t->ahead[0].lines + all - 1) / all};
-    fetching also = {.panel = t->ahead[1].at, .panel_lines = (t->ahead[1].lines + all - 1) / all};
+    fetching f = fetching_of(t->ahead[0], all), also = fetching_of(t->ahead[1], all);
     leaving last = {.stride = TILE_ROW, .right = TILE_UNITS, .down = 2 * TILE_UNITS};
     if (t->row_major) last.stride = 2 * TILE_ROW, last.right = 16, last.down = 16 * TILE_SIDE;
     for (int64_t i = 0; i < t->count; i++) {
@@ -428,7 +433,7 @@ static void in_place_wide_bf16(int64_t count, const ls_gemm_rows *a, const ls_ge
     bool panels_first = b->count > 1 && a->slices <= SHALLOW;
     bool b_stays = a->slices * TILE_SIDE * TILE_ROW * (b->count + 1) <= STAYS_BYTES; /* with 32 rows of A */
     int64_t stride = a->stride, first_row = 0, all = count * b->count, steps = all * a->slices;
-    fetching f = {.panel = a->ahead, .panel_lines = (a->ahead_lines + steps - 1) / steps};
+    fetching f = fetching_of(a->ahead, steps);
     while (to->moments && !to->row[first_row]) first_row++;
     place last = {0}, at = {0}, later = {0};
     ls_gemm_targets target = ls_gemm_panel_targets(to, 0, TILE_SIDE);

@@ -11,8 +11,6 @@ static const ls_gemm_blocks large = {
     .sums_bytes = INT64_MAX,
     .strip = 64,
     .tasks = 8,
-    .stream_bytes = INT64_MAX,
-    .in_place_stream_bytes = INT64_MAX,
 };
 
 #define ISA "avx512"
