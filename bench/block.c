@@ -1,7 +1,9 @@
 /* block.c - parts of real networks, forward and backward: attention, a BERT-base encoder layer, ResNet-50 bottlenecks;
- * and the overhead of a single operator. */
+ * and the overhead of a single operator. Backward starts from a given gradient, as PyTorch's does beside it. */
 #include "bench.h"
 #include "chain.h"
+
+#include "autograd/tape.h"
 
 /* ---- attention 12 x 12 x 384 x 64 with dropout ---- */
 
@@ -14,13 +16,19 @@ typedef struct block_state {
     ls_dtype dtype;
 } block_state;
 
+/* A leaf whose gradient takes over the memory of what is computed, as it does in PyTorch after `x.grad = None`. */
+static ls_tensor *fresh_leaf(ls_tensor *x)
+{
+    return ls_set_requires_grad(ls_detach(x), true);
+}
+
 static void attention_call(void *arg)
 {
     block_state *s = arg;
     ls_mark mark = ls_scope_begin(s->run);
-    ls_tensor *o = ls_attention(s->x[0], s->x[1], s->x[2], .dropout = 0.1);
-    ls_backward(s->run, ls_sum(ls_mul(o, s->dy)));
-    for (int i = 0; i < 3; i++) ls_clear_grad(s->x[i]);
+    ls_tensor *x[3];
+    for (int i = 0; i < 3; i++) x[i] = fresh_leaf(s->x[i]);
+    ls_walk_back(s->run, ls_attention(x[0], x[1], x[2], .dropout = 0.1), s->dy);
     ls_scope_end(s->run, mark, NULL);
 }
 
@@ -28,8 +36,7 @@ static void *attention_setup(ls_run *run, const bench_item *item)
 {
     static block_state s;
     s = (block_state){.run = run};
-    for (int i = 0; i < 3; i++)
-        s.x[i] = ls_set_requires_grad(ls_randn(run, item->dtype, BATCH, HEADS, LENGTH, WIDTH), true);
+    for (int i = 0; i < 3; i++) s.x[i] = ls_randn(run, item->dtype, BATCH, HEADS, LENGTH, WIDTH);
     s.dy = ls_randn(run, item->dtype, BATCH, HEADS, LENGTH, WIDTH);
     return &s;
 }
@@ -39,9 +46,8 @@ static void self_attention_call(void *arg)
 {
     block_state *s = arg;
     ls_mark mark = ls_scope_begin(s->run);
-    ls_tensor *o = ls_self_attention(s->x[0], HEADS, .lengths = s->x[1], .dropout = 0.1);
-    ls_backward(s->run, ls_sum(ls_mul(o, s->dy)));
-    ls_clear_grad(s->x[0]);
+    ls_tensor *x = fresh_leaf(s->x[0]);
+    ls_walk_back(s->run, ls_self_attention(x, HEADS, .lengths = s->x[1], .dropout = 0.1), s->dy);
     ls_scope_end(s->run, mark, NULL);
 }
 
@@ -49,7 +55,7 @@ static void *self_attention_setup(ls_run *run, const bench_item *item)
 {
     static block_state s;
     s = (block_state){.run = run};
-    s.x[0] = ls_set_requires_grad(ls_randn(run, item->dtype, BATCH, LENGTH, 3 * HEADS * WIDTH), true);
+    s.x[0] = ls_randn(run, item->dtype, BATCH, LENGTH, 3 * HEADS * WIDTH);
     s.x[1] = ls_full(run, LS_I64, LENGTH / 2, BATCH);
     s.dy = ls_randn(run, item->dtype, BATCH, LENGTH, HEADS * WIDTH);
     return &s;
@@ -62,12 +68,11 @@ static void block_call(void *arg)
     block_state *s = arg;
     ls_mark mark = ls_scope_begin(s->run);
     if (s->dtype == LS_BF16) ls_autocast_begin(s->run, LS_BF16);
-    ls_tensor *y = ls_forward(s->net, s->x[0]);
+    ls_tensor *y = ls_forward(s->net, fresh_leaf(s->x[0]));
     if (s->dtype == LS_BF16) ls_autocast_end(s->run);
-    ls_backward(s->run, ls_sum(ls_mul(y, s->dy)));
+    ls_walk_back(s->run, y, ls_cast(s->dy, ls_dtype_of(y)));
     ls_state *parameters = ls_parameters(s->net);
     for (int64_t i = 0; i < ls_state_count(parameters); i++) ls_clear_grad(ls_state_tensor(parameters, i));
-    ls_clear_grad(s->x[0]);
     ls_scope_end(s->run, mark, NULL);
 }
 
@@ -76,7 +81,7 @@ static void *encoder_setup(ls_run *run, const bench_item *item)
     static block_state s;
     s = (block_state){.run = run, .dtype = item->dtype};
     s.net = ls_transformer_layer_new(run, 768, 12, .feedforward = 3072, .dropout = 0.1, .activation = LS_ACT_GELU);
-    s.x[0] = ls_set_requires_grad(ls_randn(run, item->dtype, BATCH, LENGTH, 768), true);
+    s.x[0] = ls_randn(run, item->dtype, BATCH, LENGTH, 768);
     s.dy = ls_randn(run, item->dtype, BATCH, LENGTH, 768);
     return &s;
 }
@@ -102,7 +107,7 @@ static void *bottleneck_setup(ls_run *run, const bench_item *item)
     ls_module_add(s.net, "bn2", ls_batch_norm_new(run, width, .activation = LS_ACT_RELU));
     ls_module_add(s.net, "conv3", ls_conv2d_new(run, width, 4 * width, 1, .bias = false));
     ls_module_add(s.net, "bn3", ls_batch_norm_new(run, 4 * width, .activation = LS_ACT_RELU));
-    s.x[0] = ls_set_requires_grad(ls_channels_last(ls_randn(run, item->dtype, 16, 4 * width, size, size)), true);
+    s.x[0] = ls_channels_last(ls_randn(run, item->dtype, 16, 4 * width, size, size));
     s.dy = ls_channels_last(ls_randn(run, item->dtype, 16, 4 * width, size, size));
     return &s;
 }
