@@ -209,6 +209,7 @@ enum {
     LS_TRAIT_KRSC = 1u << 5,        /* weights of convolutions have their input channels last in memory */
     LS_TRAIT_STEP_FACTOR = 1u << 6, /* optimiser steps take a factor of the gradient: clipping needs no pass */
     LS_TRAIT_BATCHES = 1u << 7, /* batches of a loader are told from other uploads, and may be divided: LS_COPY_BATCH */
+    LS_TRAIT_MOMENTS = 1u << 8, /* conv2d also gives mean and variance of its result, and batch_norm takes them */
 };
 
 /* Positions in a training loop. Work submitted before a mark need not wait for work after it. */

@@ -127,9 +127,9 @@ static const char *missing_entry(const ls_device_table *t)
 /* The first trait that this library does not know; -1: all are known. */
 static int unknown_trait(uint32_t traits)
 {
-    uint32_t unknown =
-        traits & ~(uint32_t)(LS_TRAIT_HOST | LS_TRAIT_STORAGES | LS_TRAIT_LIVE_VALUES | LS_TRAIT_SCATTERED |
-                             LS_TRAIT_HALF_COPY | LS_TRAIT_KRSC | LS_TRAIT_STEP_FACTOR | LS_TRAIT_BATCHES);
+    uint32_t unknown = traits & ~(uint32_t)(LS_TRAIT_HOST | LS_TRAIT_STORAGES | LS_TRAIT_LIVE_VALUES |
+                                            LS_TRAIT_SCATTERED | LS_TRAIT_HALF_COPY | LS_TRAIT_KRSC |
+                                            LS_TRAIT_STEP_FACTOR | LS_TRAIT_BATCHES | LS_TRAIT_MOMENTS);
     return unknown ? __builtin_ctz(unknown) : -1;
 }
 
@@ -460,6 +460,9 @@ static ls_status cpu_run(void *device, ls_stream *stream, const ls_call *call, l
 }
 
 const ls_device_table ls_cpu_device = {
-    LS_DEVICE_TABLE,    .traits = LS_TRAIT_HOST, .name = "cpu",          .count = cpu_count, .open = cpu_open,
-    .close = cpu_close, .alloc = cpu_alloc,      .release = cpu_release, .copy = cpu_copy,   .run = cpu_run,
+    LS_DEVICE_TABLE,    .traits = LS_TRAIT_HOST | LS_TRAIT_MOMENTS,
+    .name = "cpu",      .count = cpu_count,
+    .open = cpu_open,   .close = cpu_close,
+    .alloc = cpu_alloc, .release = cpu_release,
+    .copy = cpu_copy,   .run = cpu_run,
 };

@@ -71,7 +71,7 @@ typedef struct ls_gemm_targets {
     bool relu;
     const float *bias, *scale; /* of the columns, or NULL; a scale only with a bias */
     void *const *residual;     /* rows like those of the result and of its type, or NULL */
-    /* Set to those of the sums themselves; some row must count, and there is one panel. NULL: not wanted. */
+    /* Of each panel: set to those of the sums themselves. Some row must count. NULL: not wanted. */
     ls_gemm_moments *moments;
 } ls_gemm_targets;
 

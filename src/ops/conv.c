@@ -78,28 +78,36 @@ static bool conv_plan(ls_run *run, ls_opcode op, const ls_tensor *x, const ls_te
     return !ls_failed(run);
 }
 
-ls_tensor *ls_conv2d_sized(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, const ls_conv2d_opts *opts,
-                           size_t opts_size)
+ls_tensor *ls_conv2d_moments(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, const ls_conv2d_opts *geometry,
+                             ls_tensor **moments)
 {
-    ls_conv2d_opts geometry = LS_OPTS_READ(ls_conv2d_opts, opts, opts_size);
     ls_run *run = op_begin(LS_OP_conv2d, 2, 3, (ls_tensor *[]){x, weight, bias});
     if (!run) return op_poison(x ? x : weight);
     ls_attrs attrs;
     ls_shape shape;
-    if (!conv_plan(run, LS_OP_conv2d, x, weight, bias, &geometry, &attrs, &shape)) return &run->poison;
+    if (!conv_plan(run, LS_OP_conv2d, x, weight, bias, geometry, &attrs, &shape)) return &run->poison;
     ls_dtype dtype = attrs.conv.compute;
     ls_tensor *in[3] = {op_as(x, dtype), weight, bias};
     if (ls_failed(run)) return &run->poison;
     op_multiplies(weight);
     op_multiplies(bias);
-    ls_tensor *y = op_new_channels_last(x, dtype, shape);
+    ls_tensor *out[3] = {op_new_channels_last(x, dtype, shape)};
+    for (int i = 0; moments && i < 2; i++) out[1 + i] = moments[i] = op_new(x, LS_F64, LS_SHAPE(shape.dim[1]));
     ls_node *node;
-    if (!op_run(LS_OP_conv2d, 3, in, 1, &y, &attrs, &node)) return &run->poison;
+    if (!op_submit(LS_OP_conv2d, 3, in, moments ? 3 : 1, out, &attrs)) return &run->poison;
+    if (!op_record(LS_OP_conv2d, 3, in, 1, out, &attrs, &node)) return &run->poison;
     if (node) {
         ls_save(node, ls_wants(node, 1) && !op_comes_again(in[0]) ? in[0] : NULL);
         ls_save(node, ls_wants(node, 0) ? weight : NULL);
     }
-    return y;
+    return out[0];
+}
+
+ls_tensor *ls_conv2d_sized(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, const ls_conv2d_opts *opts,
+                           size_t opts_size)
+{
+    ls_conv2d_opts geometry = LS_OPTS_READ(ls_conv2d_opts, opts, opts_size);
+    return ls_conv2d_moments(x, weight, bias, &geometry, NULL);
 }
 
 ls_tensor *ls_conv2d_norm(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, const ls_conv2d_opts *geometry,

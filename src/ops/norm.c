@@ -54,9 +54,9 @@ bool ls_batch_norm_can_train(ls_run *run, ls_opcode op, ls_shape batch)
     return false;
 }
 
-ls_tensor *ls_batch_norm_sized(ls_tensor *x, const ls_batch_norm_opts *given, size_t opts_size)
+ls_tensor *ls_batch_norm_by(ls_tensor *x, const ls_batch_norm_opts *given, ls_tensor *const *moments)
 {
-    ls_batch_norm_opts opts = LS_OPTS_READ(ls_batch_norm_opts, given, opts_size);
+    ls_batch_norm_opts opts = *given;
     ls_opcode op = LS_OP_batch_norm;
     ls_tensor *in[6] = {x, opts.weight, opts.bias, opts.running_mean, opts.running_var, opts.residual};
     ls_run *run = op_begin(op, 1, 6, in);
@@ -83,7 +83,7 @@ ls_tensor *ls_batch_norm_sized(ls_tensor *x, const ls_batch_norm_opts *given, si
     for (int i = 1; opts.training && i < 3; i++) {
         out[i] = op_new(x, statistics_type(x), LS_SHAPE(channels));
         if (!ls_is_recomputing(run)) out[3 + i] = in[2 + i]; /* else they include this batch already */
-        in[2 + i] = NULL;
+        in[2 + i] = moments ? moments[i - 1] : NULL;
     }
     ls_attrs attrs = {.norm = {.epsilon = opts.epsilon,
                                .momentum = opts.momentum,
@@ -102,6 +102,12 @@ ls_tensor *ls_batch_norm_sized(ls_tensor *x, const ls_batch_norm_opts *given, si
         ls_save(node, opts.weight);
     }
     return out[0];
+}
+
+ls_tensor *ls_batch_norm_sized(ls_tensor *x, const ls_batch_norm_opts *given, size_t opts_size)
+{
+    ls_batch_norm_opts opts = LS_OPTS_READ(ls_batch_norm_opts, given, opts_size);
+    return ls_batch_norm_by(x, &opts, NULL);
 }
 
 /* The gradient of the residual is dy where the ReLU let it through: it takes the place of dy, if nobody else needs

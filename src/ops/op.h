@@ -121,6 +121,12 @@ static inline bool op_widens(const ls_run *run, ls_opcode op)
 ls_tensor *ls_conv2d_norm(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, const ls_conv2d_opts *geometry,
                           const ls_batch_norm_opts *norm);
 
+/* ls_conv2d that also fills moments[2], mean and (biased) variance of each channel of the result, [O] in f64; and
+ * ls_batch_norm in training that is given them. Both on a device with LS_TRAIT_MOMENTS, or with NULL instead. */
+ls_tensor *ls_conv2d_moments(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, const ls_conv2d_opts *geometry,
+                             ls_tensor **moments);
+ls_tensor *ls_batch_norm_by(ls_tensor *x, const ls_batch_norm_opts *opts, ls_tensor *const *moments);
+
 /* A weight or bias (NULL: none) is an input of a product that leaves its conversion to the device. */
 static inline void op_multiplies(const ls_tensor *t)
 {

@@ -153,6 +153,51 @@ static void every_case(void)
         }
 }
 
+/* A plain convolution that also gives mean and variance of its channels, before or after they are rounded: where the
+ * running statistics are otherwise. */
+static void moments_run(const fused *f)
+{
+    const fused_case *k = f->what;
+    ls_call call = {.op = LS_OP_conv2d,
+                    .n_in = 3,
+                    .n_out = 3,
+                    .in = {&f->operand[X].view, &f->operand[W].view, k->bias ? &f->operand[BIAS].view : NULL},
+                    .out = {&f->operand[Y].view, &f->operand[RUNNING_MEAN].view, &f->operand[RUNNING_VAR].view}};
+    call.attrs.conv.window =
+        (ls_window){{k->kernel, k->kernel}, {k->stride, k->stride}, {k->padding, k->padding}, {1, 1}, k->groups};
+    run(&call);
+}
+
+static void check_moments(const fused_case *k, ls_dtype dtype)
+{
+    fused f = fused_new(k, dtype);
+    int64_t points = f.out[0] * f.out[1], each = k->n * points;
+    double *y = convolution(&f), unit = dtype == LS_BF16 ? 0x1p-8 : 3e-5;
+    moments_run(&f);
+    for (int64_t o = 0; o < k->o; o++) {
+        double mean = 0, var = 0;
+        for (int64_t i = 0; i < each; i++) mean += y[(i / points * k->o + o) * points + i % points] / (double)each;
+        for (int64_t i = 0; i < each; i++) {
+            int64_t at = (i / points * k->o + o) * points + i % points;
+            var += (y[at] - mean) * (y[at] - mean) / (double)each;
+            CHECK_NEAR(get(&f.operand[Y], at), y[at], unit * (fabs(y[at]) + 0.1));
+        }
+        CHECK_NEAR(get(&f.operand[RUNNING_MEAN], o), mean, 2 * unit * (1 + sqrt(var)));
+        CHECK_NEAR(get(&f.operand[RUNNING_VAR], o), var, 2 * unit * (1 + var));
+    }
+    free(y);
+    fused_free(&f);
+}
+
+static void convolutions_give_their_moments(void)
+{
+    static const fused_case depthwise = {2, 8, 8, 9, 7, 3, 1, 1, 8, true, true, false, false};
+    for (int half = 0; half < 2; half++) {
+        check_moments(&depthwise, half ? LS_BF16 : LS_F32);
+        for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) check_moments(&cases[c], half ? LS_BF16 : LS_F32);
+    }
+}
+
 /* ---- a watched kernel in the engine ------------------------------------------------------------------------------ */
 
 static ls_gemm_kernel watched;
@@ -239,6 +284,16 @@ static void kernels_gather_moments(void)
     }
 }
 
+static void kernels_gather_moments_of_plain_convolutions(void)
+{
+    for (int i = 0; i < 3; i++)
+        for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+            watch(standins()[i]);
+            check_moments(&cases[c], LS_BF16);
+            CHECK(gathered > 0 && gathered_only == 0);
+        }
+}
+
 static void results_wider_than_their_input_are_written_once(void)
 {
     for (int c = 8; c < 10; c++) {
@@ -273,11 +328,11 @@ static void finished_rows_may_be_streamed(void)
 static void results_do_not_depend_on_the_number_of_workers(void)
 {
     static const fused_case many = {9, 32, 40, 17, 19, 3, 1, 1, 1, true, false, true, true};
-    for (int variant = 0; variant < 2; variant++) {
+    for (int variant = 0; variant < 3; variant++) {
         fused f[2];
         for (int i = 0; i < 2; i++) {
             watch(ls_gemm_amx.bf16[0]);
-            if (variant) watched_blocks.products_per_byte = INT32_MAX; /* convolved twice */
+            if (variant == 1) watched_blocks.products_per_byte = INT32_MAX; /* convolved twice */
             f[i] = fused_new(&many, LS_BF16);
             for (int j = 0; i && j < OPERANDS; j++)
                 for (int64_t at = 0; at < numel(&f[0].operand[j].view); at++)
@@ -287,7 +342,8 @@ static void results_do_not_depend_on_the_number_of_workers(void)
         }
         for (int i = 0; i < 2; i++) {
             ls_parallel_set_width(1 + 3 * i);
-            fused_run(&f[i]);
+            if (variant == 2) moments_run(&f[i]);
+            else fused_run(&f[i]);
         }
         for (int j = Y; j < OPERANDS; j++) CHECK(same_bits(&f[0].operand[j], &f[1].operand[j]));
         for (int i = 0; i < 2; i++) fused_free(&f[i]);
@@ -338,6 +394,11 @@ static void nans_are_not_lost(void)
         }
         for (int64_t o = 0; k->training && o < k->o; o++)
             CHECK(isnan(get(&f.operand[RUNNING_MEAN], o)) && isnan(get(&f.operand[RUNNING_VAR], o)));
+        for (int64_t o = 0; o < k->o; o++)
+            for (int j = RUNNING_MEAN; j <= RUNNING_VAR; j++) set(&f.operand[j], o, 0);
+        moments_run(&f);
+        for (int64_t o = 0; o < k->o; o++)
+            CHECK(isnan(get(&f.operand[RUNNING_MEAN], o)) && isnan(get(&f.operand[RUNNING_VAR], o)));
         fused_free(&f);
     }
 }
@@ -349,8 +410,10 @@ int main(int argc, char **argv)
     if (!ls_isa_usable(LS_ISA_AVX2)) strcpy(check_skip_all, "the CPU lacks AVX2");
 #endif
     CHECK_RUN_ISAS(every_case);
+    CHECK_RUN_ISAS(convolutions_give_their_moments);
     CHECK_RUN(kernels_finish_rows);
     CHECK_RUN(kernels_gather_moments);
+    CHECK_RUN(kernels_gather_moments_of_plain_convolutions);
     CHECK_RUN(results_wider_than_their_input_are_written_once);
     CHECK_RUN(finished_rows_may_be_streamed);
     CHECK_RUN(results_do_not_depend_on_the_number_of_workers);

@@ -405,6 +405,39 @@ static void far_from_zero(void)
     operand_free(&rstd);
 }
 
+/* In training, statistics that the caller knows replace those of x, which here are others. */
+static void statistics_may_be_given(void)
+{
+    enum { C = 19, EACH = 4 * 9 * 9 };
+    ls_shape shape = LS_SHAPE(4, C, 9, 9), vector = LS_SHAPE(C);
+    operand x = operand_noise(LS_F32, shape, CHANNELS_LAST, 12), y = operand_new(LS_F32, shape, CHANNELS_LAST);
+    operand mean = operand_noise(LS_F64, vector, PLAIN, 13), var = operand_noise(LS_F64, vector, PLAIN, 14);
+    operand saved[4]; /* mean, rstd; running mean, running variance */
+    for (int i = 0; i < 4; i++) saved[i] = operand_new(LS_F32, vector, PLAIN);
+    for (int64_t c = 0; c < C; c++) {
+        set(&var, c, 1 + fabs(get(&var, c)));
+        for (int i = 2; i < 4; i++) set(&saved[i], c, 1);
+    }
+    run(&(ls_call){.op = LS_OP_batch_norm,
+                   .n_in = 6,
+                   .n_out = 6,
+                   .in = {&x.view, NULL, NULL, &mean.view, &var.view},
+                   .out = {&y.view, &saved[0].view, &saved[1].view, NULL, &saved[2].view, &saved[3].view},
+                   .attrs.norm = {.epsilon = 1e-3, .momentum = 0.25, .training = 1}});
+    for (int64_t c = 0; c < C; c++) {
+        CHECK_NEAR(get(&saved[0], c), get(&mean, c), 1e-6);
+        CHECK_NEAR(get(&saved[1], c), 1 / sqrt(get(&var, c) + 1e-3), 1e-6);
+        CHECK_NEAR(get(&saved[2], c), 0.75 + 0.25 * get(&mean, c), 1e-6);
+        CHECK_NEAR(get(&saved[3], c), 0.75 + 0.25 * get(&var, c) * EACH / (EACH - 1), 1e-6);
+    }
+    for (int64_t i = 0; i < numel(&x.view); i++) {
+        int64_t c = i / 81 % C;
+        CHECK_NEAR(get(&y, i), (get(&x, i) - get(&mean, c)) / sqrt(get(&var, c) + 1e-3), 1e-5);
+    }
+    operand *all[] = {&x, &y, &mean, &var, &saved[0], &saved[1], &saved[2], &saved[3]};
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++) operand_free(all[k]);
+}
+
 /* ---- Results past the caches ------------------------------------------------------------------------------------- */
 
 static const ls_norm_kernels *real;
@@ -503,6 +536,7 @@ int main(int argc, char **argv)
     CHECK_RUN_ISAS(batch_norms);
     CHECK_RUN_ISAS(constants);
     CHECK_RUN_ISAS(far_from_zero);
+    CHECK_RUN_ISAS(statistics_may_be_given);
     CHECK_RUN_ISAS(large_results_are_streamed);
     return check_done();
 }

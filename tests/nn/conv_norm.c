@@ -6,10 +6,13 @@
 
 static ls_run *run;
 static int calls[LS_OP_COUNT];
+static int with_moments; /* convolutions that give statistics, and norms that are given them */
 
 static ls_status counting_run(void *device, ls_stream *stream, const ls_call *call, ls_message *why)
 {
     calls[call->op]++;
+    if (call->op == LS_OP_conv2d && call->n_out > 1 && call->out[1]) with_moments++;
+    if (call->op == LS_OP_batch_norm && call->attrs.norm.training && call->in[3]) with_moments++;
     return ls_cpu_device.run(device, stream, call, why);
 }
 
@@ -17,6 +20,7 @@ static ls_status counting_run(void *device, ls_stream *stream, const ls_call *ca
 static ls_tensor *forward(ls_module *net, ls_tensor *x)
 {
     memset(calls, 0, sizeof calls);
+    with_moments = 0;
     run->device->table.run = counting_run;
     ls_tensor *y = ls_forward(net, x);
     run->device->table.run = ls_cpu_device.run;
@@ -152,6 +156,33 @@ static void gradients_are_not_lost(void)
     CHECK(calls[LS_OP_conv2d_norm] == 1);
 }
 
+/* With gradients the operators stay two, but the norm does not go over its input for statistics. */
+static void statistics_come_with_the_convolution(void)
+{
+    ls_module *net = pair_new(LS_ACT_RELU), *apart = pair_new(LS_ACT_RELU);
+    stir(net);
+    ls_load_state_dict(apart, ls_state_dict(net));
+    ls_tensor *x = ls_randn(run, LS_F32, 4, 5, 9, 7);
+    ls_tensor *got = forward(net, x);
+    CHECK(calls[LS_OP_conv2d] == 1 && calls[LS_OP_batch_norm] == 1 && with_moments == 2);
+    run->device->table.traits &= ~(uint32_t)LS_TRAIT_MOMENTS; /* a device that cannot */
+    ls_tensor *want = forward(apart, x);
+    run->device->table.traits |= LS_TRAIT_MOMENTS;
+    CHECK(calls[LS_OP_conv2d] == 1 && calls[LS_OP_batch_norm] == 1 && with_moments == 0);
+    CHECK(difference(got, want) < 1e-5);
+    ls_backward(run, ls_sum(ls_square(got)));
+    ls_backward(run, ls_sum(ls_square(want)));
+    static const char *const names[] = {"0.weight", "1.weight", "1.bias"};
+    for (int i = 0; i < 3; i++)
+        CHECK(difference(ls_grad(ls_module_tensor(net, names[i])), ls_grad(ls_module_tensor(apart, names[i]))) < 1e-4);
+    static const char *const buffers[] = {"1.running_mean", "1.running_var", "1.num_batches_tracked"};
+    for (int i = 0; i < 3; i++)
+        CHECK(difference(ls_module_tensor(net, buffers[i]), ls_module_tensor(apart, buffers[i])) < 1e-5);
+    ls_eval(net);
+    forward(net, x);
+    CHECK(with_moments == 0); /* by running statistics */
+}
+
 static void norms_without_running_statistics_take_two_passes(void)
 {
     ls_module *net =
@@ -174,6 +205,11 @@ static void hooks_see_what_is_in_between(void)
     ls_tensor *x = ls_randn(run, LS_F32, 2, 5, 8, 8);
     double seen = 0;
     ls_hook *hook = ls_register_forward_hook(ls_child(net, "1"), note_input, &seen);
+    ls_train(net);
+    ls_forward(net, x);
+    CHECK(seen > 0);
+    ls_eval(net);
+    seen = 0;
     ls_no_grad_begin(run);
     ls_forward(net, x);
     CHECK_NEAR(seen, ls_item(ls_norm(ls_forward(ls_child(net, "0"), x))), 1e-4 * seen);
@@ -200,6 +236,7 @@ int main(int argc, char **argv)
     CHECK_RUN(training_takes_one_operator_or_two);
     CHECK_RUN(one_value_cannot_be_trained_on);
     CHECK_RUN(gradients_are_not_lost);
+    CHECK_RUN(statistics_come_with_the_convolution);
     CHECK_RUN(norms_without_running_statistics_take_two_passes);
     CHECK_RUN(hooks_see_what_is_in_between);
     CHECK_RUN(errors_still_carry_the_path);

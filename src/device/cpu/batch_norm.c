@@ -194,21 +194,38 @@ static void write_y(const batch *b, const ls_block *block, int64_t row, int64_t 
                                               .relu = b->relu});
 }
 
+ls_status ls_batch_moments(const ls_operand *x, const ls_operand *mean, const ls_operand *var, ls_message *why)
+{
+    batch b = batch_of(x);
+    ls_rows rows = ls_rows_of(x, b.dims);
+    b.gather = gather_moments;
+    b.merge = ls_moments_merge;
+    if (!b.channels) return LS_OK;
+    ls_status status = alloc_statistics(&b, why);
+    if (status == LS_OK) status = gather(&b, &rows, 1, 0, why);
+    for (int64_t c = 0; status == LS_OK && c < b.channels; c++) {
+        ls_channel_set(mean, c, b.first[c]);
+        ls_channel_set(var, c, b.second[c] / (double)(b.elements ? b.elements : 1));
+    }
+    return status;
+}
+
 /* in: x [N,C] or [N,C,...], weight [C]?, bias [C]?, mean [C]?, var [C]?, residual (as x)?
  * out: y (as x), save_mean [C]?, save_rstd [C]?, mask [rows, bytes]? (u8), running_mean [C]?, running_var [C]?
  * attrs.norm.training: normalises by the statistics of x, saves them, and moves the running ones towards them (the
- * variance unbiased) by attrs.norm.momentum. Otherwise by mean and var, which are absent in training, and of the
- * outputs only y and mask are written. attrs.norm.activation: LS_ACT_RELU or LS_ACT_NONE, after the residual has been
- * added. x, residual and y are of one type, vectors of any floating type. mask is for the gradient: a bit per element,
- * set where the input of ReLU was positive, in rows of whole 64-bit words. If channels of x are adjacent in memory, or
- * x is [N,C], a row is the channels of a pixel, otherwise a plane of one channel. */
+ * variance unbiased) by attrs.norm.momentum; if mean and var are given, they are those statistics (the variance
+ * biased). Otherwise normalises by mean and var, and of the outputs only y and mask are written.
+ * attrs.norm.activation: LS_ACT_RELU or LS_ACT_NONE, after the residual has been added. x, residual and y are of one
+ * type, vectors of any floating type. mask is for the gradient: a bit per element, set where the input of ReLU was
+ * positive, in rows of whole 64-bit words. If channels of x are adjacent in memory, or x is [N,C], a row is the
+ * channels of a pixel, otherwise a plane of one channel. */
 ls_status ls_cpu_batch_norm(const ls_call *call, ls_message *why)
 {
     const ls_operand *x = call->in[0];
     ls_running running = {call->out[4], call->out[5], call->attrs.norm.momentum};
     batch b = batch_of(x);
     if (!b.channels) return LS_OK;
-    bool training = call->attrs.norm.training;
+    bool training = call->attrs.norm.training, given = call->in[3];
     ls_dtype wide = ls_compute_dtype(x->dtype);
     ls_rows rows[4] = {ls_rows_of(x, b.dims), ls_rows_of(call->in[5], b.dims), ls_rows_of(call->out[0], b.dims),
                        ls_rows_of(call->out[3], 1u << 1)};
@@ -217,20 +234,20 @@ ls_status ls_cpu_batch_norm(const ls_call *call, ls_message *why)
     b.merge = ls_moments_merge;
     b.write = write_y;
     ls_status status = alloc_statistics(&b, why);
-    if (status == LS_OK && training) status = gather(&b, rows, 1, 0, why);
+    if (status == LS_OK && !given) status = gather(&b, rows, 1, 0, why);
     if (status != LS_OK) return status;
 
     const double *mean = b.first, *m2 = b.second;
     for (int64_t c = 0; c < b.channels; c++) {
-        double center = training ? mean[c] : ls_channel_get(call->in[3], c, 0);
-        double var = training ? m2[c] / (double)(b.elements ? b.elements : 1) : ls_channel_get(call->in[4], c, 1);
+        double center = given ? ls_channel_get(call->in[3], c, 0) : mean[c];
+        double var = given ? ls_channel_get(call->in[4], c, 1) : m2[c] / (double)(b.elements ? b.elements : 1);
         double rstd = 1 / sqrt(var + call->attrs.norm.epsilon), gain = rstd * ls_channel_get(call->in[1], c, 1);
         ls_put(wide, b.scale, c, gain);
         ls_put(wide, b.shift, c, ls_channel_get(call->in[2], c, 0) - center * gain);
         if (!training || !b.elements) continue;
         ls_channel_set(call->out[1], c, center);
         ls_channel_set(call->out[2], c, rstd);
-        ls_running_move(&running, c, center, m2[c], b.elements);
+        ls_running_move(&running, c, center, given ? var * (double)b.elements : m2[c], b.elements);
     }
     return write(&b, rows, 2, 2, why);
 }

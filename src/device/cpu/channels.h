@@ -22,6 +22,9 @@ static inline void ls_channel_set(const ls_operand *vector, int64_t i, double va
 void ls_moments_merge(double *restrict mean, double *restrict m2, int64_t seen, const double *restrict more_mean,
                       const double *restrict more_m2, int64_t n, int64_t channels);
 
+/* batch_norm.c: mean and (biased) variance [C] of each channel of x [N,C,...]; 0 of no elements. */
+ls_status ls_batch_moments(const ls_operand *x, const ls_operand *mean, const ls_operand *var, ls_message *why);
+
 /* Running statistics [C]?, which move towards those of a batch by `momentum`. */
 typedef struct ls_running {
     const ls_operand *mean, *var;

@@ -335,10 +335,13 @@ ls_status ls_conv_finished(const ls_call *call, const ls_conv_finish *finish, ls
     return memory ? ls_conv_run(call, finish, NULL, memory, why) : ls_conv_out_of_memory(why);
 }
 
-/* in: x [N,C,H,W], w [O,C/g,KH,KW], b [O]?  out: y [N,O,OH,OW]
- * attrs.conv: window, compute (none: the type of x), accumulate. Fast when channels are contiguous. */
+/* in: x [N,C,H,W], w [O,C/g,KH,KW], b [O]?  out: y [N,O,OH,OW], mean [O]?, var [O]?
+ * attrs.conv: window, compute (none: the type of x), accumulate. Fast when channels are contiguous. mean and var, both
+ * or neither, are those of the channels of y (the variance biased), before or after its rounding; without accumulate.
+ */
 ls_status ls_cpu_conv2d(const ls_call *call, ls_message *why)
 {
+    if (call->n_out > 1 && call->out[1]) return ls_conv_with_moments(call, why);
     return ls_conv_finished(call, &(ls_conv_finish){.bias = call->n_in > 2 ? call->in[2] : NULL}, why);
 }
 

@@ -147,6 +147,9 @@ size_t ls_conv_run_space(const ls_call *call);
 ls_status ls_conv_run(const ls_call *call, const ls_conv_finish *finish, const ls_conv_moments *moments, void *memory,
                       ls_message *why);
 
+/* conv_norm.c: conv2d with its second and third outputs. */
+ls_status ls_conv_with_moments(const ls_call *call, ls_message *why);
+
 /* conv_dweight.c: store sums of each tap, `ld` elements apart, for one output channel and `channels` input channels, in
  * the order [channel][tap]. */
 void ls_conv_store_taps(float *to, const float *sums, int64_t ld, int64_t channels, int64_t taps, bool accumulate);

@@ -161,6 +161,7 @@ typedef struct direct_task {
     int64_t valid_count;
     float *sums;             /* [valid_count, columns of a panel], if the kernel cannot finish them */
     ls_gathering *gathering; /* where the moments of its points go; NULL: not wanted */
+    ls_gemm_moments *found;  /* [panels]: moments of the points that were multiplied last */
 } direct_task;
 
 /* Can the kernel itself store sums as the result? */
@@ -192,10 +193,12 @@ static bool task_memory(const direct_plan *plan, ls_worker worker, direct_task *
 {
     int64_t points = task_points(plan), pointers = ls_gemm_round_up(points * (int64_t)sizeof(void *), 64);
     int64_t sums = kernel_finishes(plan->job) ? 0 : points * plan->job->kernel->b.width * (int64_t)sizeof(float);
-    int64_t copy = copy_bytes(plan);
-    char *memory = ls_scratch(worker, 0, (size_t)(copy + 6 * pointers + sums));
+    int64_t copy = copy_bytes(plan), panels = plan->part_columns / plan->job->kernel->b.width;
+    int64_t found = plan->gatherings ? panels * (int64_t)sizeof(ls_gemm_moments) : 0;
+    char *memory = ls_scratch(worker, 0, (size_t)(copy + 6 * pointers + found + sums));
     if (!memory) return false;
-    *task = (direct_task){.copy = memory, .sums = (float *)(memory + copy + 6 * pointers)};
+    char *behind = memory + copy + 6 * pointers;
+    *task = (direct_task){.copy = memory, .found = (ls_gemm_moments *)behind, .sums = (float *)(behind + found)};
     void ***lists[] = {&task->row,      &task->valid,          &task->shifted,
                        &task->residual, &task->valid_residual, &task->shifted_residual};
     for (int i = 0; i < 6; i++) *lists[i] = (void **)(memory + copy + i * pointers);
@@ -292,6 +295,15 @@ static ls_gemm_targets targets_of(const direct_plan *plan, direct_task *task)
     return to;
 }
 
+/* Keep the moments that were found in the panels of some columns. */
+static void add_moments(const direct_plan *plan, const direct_task *task, int64_t column, int64_t columns,
+                        int64_t points)
+{
+    int64_t width = plan->job->kernel->b.width;
+    for (int64_t c = 0; c < columns; c += width)
+        ls_gathering_add(task->gathering, column + c, smaller(width, columns - c), &task->found[c / width], points);
+}
+
 static void multiply(const direct_plan *plan, direct_task *task, int64_t part)
 {
     const ls_gemm_job *job = plan->job;
@@ -300,15 +312,14 @@ static void multiply(const direct_plan *plan, direct_task *task, int64_t part)
                       .stride = plan->pitch * plan->walk->stride[1] * plan->bytes,
                       .slices = plan->slices,
                       .offset = plan->offset};
-    ls_gemm_moments moments;
     ls_gemm_targets to = targets_of(plan, task);
     bool apart = !plan->dropped && !kernel_finishes(job);
     int64_t end = smaller(job->n, (part + 1) * plan->part_columns), points = 0;
     if (task->gathering) {
         points = count_points(plan, task);
-        to.moments = &moments;
+        to.moments = task->found;
     }
-    int64_t at_once = apart || to.moments ? kernel->b.width : plan->part_columns;
+    int64_t at_once = apart ? kernel->b.width : plan->part_columns;
     for (int64_t column = part * plan->part_columns; column < end; column += at_once) {
         to.columns = smaller(at_once, end - column);
         if (to.dtype != LS_DTYPE_NONE && !apart) {
@@ -325,7 +336,7 @@ static void multiply(const direct_plan *plan, direct_task *task, int64_t part)
         task->ahead.lines -= a.ahead.lines;
         kernel->in_place(task->tiles, &a, &b, &to);
         if (apart) finish_panel(plan, task, column, to.columns);
-        if (to.moments) ls_gathering_add(task->gathering, column, to.columns, &moments, points);
+        if (to.moments) add_moments(plan, task, column, to.columns, points);
     }
     if (task->gathering) task->gathering->points += points;
 }

@@ -1,4 +1,5 @@
-/* conv_norm.c - a convolution and the batch norm after it, as one operator.
+/* conv_norm.c - a convolution and the batch norm after it, as one operator; and a convolution with the statistics that
+ * a batch norm needs, where gradients keep both operators apart.
  *
  * By running statistics, the norm is part of finishing the sums. By those of the batch it has to wait for all of them.
  * Then memory is the limit, not products, and what is saved is passes over y:
@@ -62,6 +63,44 @@ static ls_operand vector_of(double *data, int64_t n)
     return (ls_operand){.data = data, .dtype = LS_F64, .ndim = 1, .dim = {n}, .stride = {1}};
 }
 
+static bool is_empty(const ls_operand *y)
+{
+    return y->dim[0] * y->dim[1] * y->dim[2] * y->dim[3] == 0;
+}
+
+/* What gathering moments takes. */
+typedef struct gathering {
+    ls_conv_moments moments; /* [O] each */
+    void *memory;            /* for ls_conv_run */
+} gathering;
+
+static bool gathering_new(const ls_call *call, bool only, gathering *g)
+{
+    int64_t o = call->out[0]->dim[1], statistics = ls_gemm_round_up(2 * o * (int64_t)sizeof(double), 64);
+    char *memory = ls_scratch((ls_worker){0, 1}, 2, (size_t)statistics + ls_conv_run_space(call));
+    if (memory) *g = (gathering){{(double *)memory, (double *)memory + o, only}, memory + statistics};
+    return memory;
+}
+
+ls_status ls_conv_with_moments(const ls_call *call, ls_message *why)
+{
+    const ls_operand *y = call->out[0], *mean = call->out[1], *var = call->out[2];
+    ls_conv_finish plain = {.bias = call->n_in > 2 ? call->in[2] : NULL};
+    if (is_empty(y) || !ls_conv_gathers(call)) {
+        ls_status status = ls_conv_finished(call, &plain, why);
+        return status == LS_OK ? ls_batch_moments(y, mean, var, why) : status;
+    }
+    gathering g;
+    if (!gathering_new(call, false, &g)) return ls_conv_out_of_memory(why);
+    ls_status status = ls_conv_run(call, &plain, &g.moments, g.memory, why);
+    double elements = (double)(y->dim[0] * y->dim[2] * y->dim[3]);
+    for (int64_t o = 0; status == LS_OK && o < y->dim[1]; o++) {
+        ls_channel_set(mean, o, g.moments.mean[o] + ls_channel_get(plain.bias, o, 0));
+        ls_channel_set(var, o, g.moments.m2[o] / elements);
+    }
+    return status;
+}
+
 /* Turn the moments of the sums into mean and variance of the convolution, and move the running statistics. */
 static void use_moments(const ls_call *call, double *mean, double *m2)
 {
@@ -78,23 +117,20 @@ static void use_moments(const ls_call *call, double *mean, double *m2)
 static ls_status norm_by_batch(const ls_call *call, ls_message *why)
 {
     const ls_operand *y = call->out[0];
-    bool empty = y->dim[0] * y->dim[1] * y->dim[2] * y->dim[3] == 0;
     ls_conv_finish plain = {.bias = call->in[2]};
-    if (empty || !ls_conv_gathers(call)) {
+    if (is_empty(y) || !ls_conv_gathers(call)) {
         ls_status status = ls_conv_finished(call, &plain, why);
         return status == LS_OK ? norm_in_place(call, NULL, NULL, why) : status;
     }
-    int64_t o = y->dim[1], statistics = ls_gemm_round_up(2 * o * (int64_t)sizeof(double), 64);
-    char *memory = ls_scratch((ls_worker){0, 1}, 2, (size_t)statistics + ls_conv_run_space(call));
-    if (!memory) return ls_conv_out_of_memory(why);
-    ls_conv_moments moments = {(double *)memory, (double *)memory + o, twice_pays(call)};
-    ls_status status = ls_conv_run(call, &plain, &moments, memory + statistics, why);
+    gathering g;
+    if (!gathering_new(call, twice_pays(call), &g)) return ls_conv_out_of_memory(why);
+    ls_status status = ls_conv_run(call, &plain, &g.moments, g.memory, why);
     if (status != LS_OK) return status;
-    use_moments(call, moments.mean, moments.m2);
-    ls_operand mean = vector_of(moments.mean, o), var = vector_of(moments.m2, o);
-    if (!moments.only) return norm_in_place(call, &mean, &var, why);
+    use_moments(call, g.moments.mean, g.moments.m2);
+    ls_operand mean = vector_of(g.moments.mean, y->dim[1]), var = vector_of(g.moments.m2, y->dim[1]);
+    if (!g.moments.only) return norm_in_place(call, &mean, &var, why);
     ls_conv_finish finish = finish_by(call, &mean, &var);
-    return ls_conv_run(call, &finish, NULL, memory + statistics, why);
+    return ls_conv_run(call, &finish, NULL, g.memory, why);
 }
 
 /* in: x [N,C,H,W], w [O,C/g,KH,KW], b [O]?, weight [O]?, bias [O]?, mean [O]?, var [O]?, residual (as y)?
