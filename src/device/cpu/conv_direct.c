@@ -164,14 +164,15 @@ typedef struct direct_task {
     ls_gemm_moments *found;  /* [panels]: moments of the points that were multiplied last */
 } direct_task;
 
-/* Can the kernel itself store sums as the result? */
+/* Can the kernel itself store sums as the result? What they are added to is a residual for it. */
 static bool kernel_finishes(const ls_gemm_job *job)
 {
     const ls_gemm_sink *sink = &job->sink;
     const ls_gemm_finish *how = &sink->how;
     bool type = how->out_dtype == LS_F32 || how->out_dtype == LS_BF16;
-    if (!type || sink->out_step != 1 || how->accumulate) return false;
-    if (!job->kernel->in_place_finishes) return !sink->bias && !sink->pre && how->activation == LS_ACT_NONE;
+    bool plain = !sink->bias && !sink->pre && how->activation == LS_ACT_NONE, more = job->kernel->in_place_finishes;
+    if (!type || sink->out_step != 1) return false;
+    if (plain || !more || how->accumulate) return plain && (more || !how->accumulate);
     return (how->activation == LS_ACT_NONE || how->activation == LS_ACT_RELU) &&
            (!sink->pre || (how->residual && sink->pre_step == 1 && how->pre_dtype == how->out_dtype));
 }
@@ -288,9 +289,10 @@ static ls_gemm_targets targets_of(const direct_plan *plan, direct_task *task)
     else if (kernel_finishes(plan->job)) {
         to.dtype = sink->how.out_dtype;
         to.scattered = rows_scattered(plan, task);
-        to.stream = may_stream(plan, task);
+        to.stream = !sink->how.accumulate && may_stream(plan, task); /* what was just read is in the caches */
         to.relu = sink->how.activation == LS_ACT_RELU;
-        if (sink->pre) to.residual = task->residual;
+        if (sink->how.accumulate) to.residual = to.row;
+        else if (sink->pre) to.residual = task->residual;
     } else collect_valid(plan, task);
     return to;
 }
