@@ -289,7 +289,7 @@ static ls_gemm_targets targets_of(const direct_plan *plan, direct_task *task)
     else if (kernel_finishes(plan->job)) {
         to.dtype = sink->how.out_dtype;
         to.scattered = rows_scattered(plan, task);
-        to.stream = !sink->how.accumulate && may_stream(plan, task); /* what was just read is in the caches */
+        to.stream = may_stream(plan, task);
         to.relu = sink->how.activation == LS_ACT_RELU;
         if (sink->how.accumulate) to.residual = to.row;
         else if (sink->pre) to.residual = task->residual;
