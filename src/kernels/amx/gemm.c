@@ -157,6 +157,12 @@ static inline __attribute__((always_inline)) void fetch(fetching *f)
     for (int64_t i = 0; i < f->sum_lines; i++, f->sums += 64) __builtin_prefetch(f->sums, 1, 3);
 }
 
+/* A quarter of what belongs to a step, after one of its four products. */
+static inline __attribute__((always_inline)) void fetch_part(fetching *f, int part)
+{
+    for (int64_t i = (f->panel_lines + 3 - part) / 4; i > 0; i--, f->panel += 64) __builtin_prefetch(f->panel, 0, 2);
+}
+
 /* What becomes of a column: sums, or rows rounded to bf16 after an activation. A constant wherever it is passed. */
 typedef struct ending {
     bool round;
@@ -309,31 +315,42 @@ static void in_place_wide_bf16(int64_t count, const ls_gemm_rows *a, const ls_ge
 
 /* ---- rows of A in place ------------------------------------------------------------------------------------------ */
 
-/* Column `column` of row `row` of the upper or lower half of a wide tile: two registers one after the other. */
+/* How four tiles of sums lie: two by two, 32 rows with one panel of B; or side by side, 16 rows with two panels, so
+ * that rows are loaded once for both. A constant wherever it is passed. */
+typedef struct arrangement {
+    int rows, columns;
+} arrangement;
+static const arrangement two_by_two = {TILE_SIDE, TILE_SIDE}, side_by_side = {TILE_ROWS, 2 * TILE_SIDE};
+
+/* Column `column` of row `row` of 16 rows of sums: registers one after the other. */
 static inline const float *sum_at(const float *sums, int row, int column)
 {
     return sums + column / 16 * TILE_UNITS + row * 16 + column % 16;
 }
 
-/* Store 16 rows as bf16, from number `first` on, as wide as the tile. `finish` is a constant: is there anything
+/* Store 16 rows of `columns` sums as bf16, from number `first` on. Constants: columns, and `finish`: is there anything
  * to do but round them? */
-LS_SIMD void put_rows(const float *sums, const ls_gemm_targets *to, int64_t first, bool finish)
+static inline __attribute__((always_inline)) void put_rows(const float *sums, const ls_gemm_targets *to, int64_t first,
+                                                           int columns, bool finish)
 {
+    enum { PAIR = 2 * LS_VF_LANES, MOST = 2 * TILE_SIDE / PAIR };
     void *const *row = to->row + first, *const *residual = to->residual ? to->residual + first : NULL;
     const bool stream = to->stream;
-    for (int c = 0; c < TILE_SIDE; c += 2 * LS_VF_LANES) {
-        int next = c + LS_VF_LANES;
-        int64_t at = to->offset + c * (int64_t)sizeof(uint16_t);
-        const float *left = sum_at(sums, 0, c), *right = sum_at(sums, 0, next);
-        ls_vf one = ls_vf_set(1), least = ls_vf_set(to->relu ? 0 : -INFINITY), scale[2] = {one, one}, bias[2] = {{0}};
-        if (finish && to->bias) bias[0] = ls_vf_load(to->bias + c), bias[1] = ls_vf_load(to->bias + next);
-        if (finish && to->scale) scale[0] = ls_vf_load(to->scale + c), scale[1] = ls_vf_load(to->scale + next);
-        for (int i = 0; i < TILE_ROWS; i++, left += TILE_ROW / 4, right += TILE_ROW / 4) {
-            if (!row[i]) continue;
+    ls_vf one = ls_vf_set(1), least = ls_vf_set(to->relu ? 0 : -INFINITY), scale[2 * MOST], bias[2 * MOST];
+    for (int v = 0; finish && v < columns / LS_VF_LANES; v++) {
+        scale[v] = to->scale ? ls_vf_load(to->scale + v * LS_VF_LANES) : one;
+        bias[v] = to->bias ? ls_vf_load(to->bias + v * LS_VF_LANES) : ls_vf_set(0);
+    }
+    for (int i = 0; i < TILE_ROWS; i++) {
+        if (!row[i]) continue;
+        LS_UNROLL for (int p = 0; p < columns / PAIR; p++)
+        {
+            int64_t at = to->offset + p * PAIR * (int64_t)sizeof(uint16_t);
             uint16_t *out = (uint16_t *)((char *)row[i] + at);
-            ls_vf v[2] = {ls_vf_load(left), ls_vf_load(right)}, more[2];
+            ls_vf v[2] = {ls_vf_load(sum_at(sums, i, p * PAIR)), ls_vf_load(sum_at(sums, i, p * PAIR + LS_VF_LANES))};
+            ls_vf more[2];
             if (finish) {
-                LS_UNROLL for (int u = 0; u < 2; u++) v[u] = ls_vf_fma(v[u], scale[u], bias[u]);
+                LS_UNROLL for (int u = 0; u < 2; u++) v[u] = ls_vf_fma(v[u], scale[2 * p + u], bias[2 * p + u]);
                 if (residual) {
                     ls_vf_load2_bf16((const uint16_t *)((const char *)residual[i] + at), more);
                     LS_UNROLL for (int u = 0; u < 2; u++) v[u] += more[u];
@@ -347,120 +364,180 @@ LS_SIMD void put_rows(const float *sums, const ls_gemm_targets *to, int64_t firs
     }
 }
 
-/* Take one half of a tile, rows from number `first` on: gather its moments, finish it and store it. `in_half` is the
- * number in this half of the first row that counts at all. */
-static inline void take_half(const float *sums, const ls_gemm_targets *to, int64_t first, int64_t in_half)
+/* Take 16 rows of sums, from number `first` on: gather their moments, finish them and store them. `in_rows` is the
+ * number among these of the first row that counts at all. */
+static inline __attribute__((always_inline)) void take_rows(const float *sums, const ls_gemm_targets *to, int64_t first,
+                                                            int64_t in_rows, int columns)
 {
-    for (int c = 0; to->moments && in_half < TILE_ROWS && c < TILE_SIDE; c += 16) {
-        if (in_half >= 0) ls_gemm_moments_begin(to->moments, c, 16, sum_at(sums, (int)in_half, c));
-        ls_gemm_gather(to->moments, c, 16, sum_at(sums, 0, c), 16, to->row + first, TILE_ROWS);
+    for (int c = 0; to->moments && in_rows < TILE_ROWS && c < columns; c += 16) {
+        ls_gemm_moments *of_panel = &to->moments[c / TILE_SIDE];
+        if (in_rows >= 0) ls_gemm_moments_begin(of_panel, c % TILE_SIDE, 16, sum_at(sums, (int)in_rows, c));
+        ls_gemm_gather(of_panel, c % TILE_SIDE, 16, sum_at(sums, 0, c), 16, to->row + first, TILE_ROWS);
     }
     if (to->dtype == LS_DTYPE_NONE) return;
-    if (to->columns == TILE_SIDE && to->dtype == LS_BF16) {
-        if (to->bias || to->residual || to->relu) put_rows(sums, to, first, true);
-        else put_rows(sums, to, first, false);
+    if (to->columns == columns && to->dtype == LS_BF16) {
+        if (to->bias || to->residual || to->relu) put_rows(sums, to, first, columns, true);
+        else put_rows(sums, to, first, columns, false);
         return;
     }
-    int64_t left = to->columns < 16 ? to->columns : 16;
     for (int i = 0; i < TILE_ROWS; i++) {
         if (!to->row[first + i]) continue;
-        ls_gemm_put(to, first + i, 0, left, sum_at(sums, i, 0));
-        ls_gemm_put(to, first + i, 16, to->columns - left, sum_at(sums, i, 16));
+        for (int64_t c = 0; c < to->columns; c += 16) {
+            int64_t width = to->columns - c < 16 ? to->columns - c : 16;
+            ls_gemm_put(to, first + i, c, width, sum_at(sums, i, (int)c));
+        }
     }
 }
 
-static void take_tile(const float *sums, const ls_gemm_targets *to, int64_t tile, int64_t first_row)
+static inline __attribute__((always_inline)) void take_sums(const float *sums, const ls_gemm_targets *to, int64_t first,
+                                                            int64_t first_row, arrangement four)
 {
-    for (int64_t half = 0, first = tile * TILE_SIDE; half < 2; half++, first += TILE_ROWS)
-        take_half(sums + half * 2 * TILE_UNITS, to, first, first_row - first);
+    for (int i = 0; i < four.rows; i += TILE_ROWS)
+        take_rows(sums + i / TILE_ROWS * 2 * TILE_UNITS, to, first + i, first_row - first - i, four.columns);
 }
 
-/* A tile of the product: number of its rows and of its panel of B. */
+/* Four tiles of the product: number of their rows and of their columns, counted in fours. */
 typedef struct place {
-    int64_t tile, panel;
+    int64_t rows, columns;
 } place;
 
-/* The order of tiles. Panels first: results are written row by row, 32 rows of A stay in L1 and panels come from L1 or
- * L2. Rows first, for deep products: panels would leave L2 too soon. */
-static inline place place_next(place at, int64_t count, int64_t panels, bool panels_first)
+static inline ls_gemm_targets targets_at(const ls_gemm_targets *to, int64_t column, arrangement four)
 {
-    if (panels_first && ++at.panel == panels) at.panel = 0, at.tile++;
-    if (!panels_first && ++at.tile == count) at.tile = 0, at.panel++;
+    ls_gemm_targets target = ls_gemm_panel_targets(to, column, four.columns);
+    if (to->moments) target.moments = to->moments + column / TILE_SIDE;
+    return target;
+}
+
+/* The order of tiles. Panels first: results are written row by row, rows of A stay in L1 and panels come from L1 or
+ * L2. Rows first, for deep products: panels would leave L2 too soon. `end` is that of both numbers. */
+static inline place place_next(place at, place end, bool panels_first)
+{
+    if (panels_first && ++at.columns == end.columns) at.columns = 0, at.rows++;
+    if (!panels_first && ++at.rows == end.rows) at.rows = 0, at.columns++;
     return at;
 }
 
-/* Prefetch the parts of rows that belong to a tile. */
-static inline void fetch_tile(const ls_gemm_targets *to, void *const *row, place at, bool write)
+/* Prefetch the parts of rows that belong to four tiles. */
+static inline void fetch_rows(const ls_gemm_targets *to, void *const *row, place at, bool write, arrangement four)
 {
-    int64_t offset = to->offset + at.panel * TILE_SIDE * (to->dtype == LS_F32 ? 4 : 2);
-    for (int64_t i = at.tile * TILE_SIDE; i < (at.tile + 1) * TILE_SIDE; i++) {
-        const char *part = (const char *)row[i] + offset;
-        if (write) __builtin_prefetch(part, 1, 3);
-        else __builtin_prefetch(part, 0, 3);
+    int64_t width = four.columns * (to->dtype == LS_F32 ? 4 : 2), offset = to->offset + at.columns * width;
+    for (int64_t i = at.rows * four.rows; i < (at.rows + 1) * four.rows; i++) {
+        for (int64_t line = 0; line < four.columns / TILE_SIDE; line++) {
+            const char *part = (const char *)row[i] + offset + line * 64;
+            if (write) __builtin_prefetch(part, 1, 3);
+            else __builtin_prefetch(part, 0, 3);
+        }
     }
 }
 
-/* Load a tile of B, which stays in L1 or bypasses it. */
-#define LOAD_B(t, from)                                                                                                \
+/* Load a tile that stays in L1 or bypasses it. */
+#define LOAD(t, from, stride, stays)                                                                                   \
     do {                                                                                                               \
-        if (b_stays) TILE_LOAD(t, from, TILE_ROW);                                                                     \
-        else TILE_LOAD_ONCE(t, from, TILE_ROW);                                                                        \
+        if (stays) TILE_LOAD(t, from, stride);                                                                         \
+        else TILE_LOAD_ONCE(t, from, stride);                                                                          \
     } while (0)
 
-/* One step of a tile. The first one has the tile that leaves, later ones spread their loads over their products. */
-static inline __attribute__((always_inline)) void step_in_place(const char *rows, int64_t stride, const uint32_t *b,
-                                                                bool b_stays, const leaving *last)
+/* What the steps of a product in place have in common. */
+typedef struct stepping {
+    int64_t a_stride, b_stride; /* bytes from row to row; units from panel to panel */
+    bool a_stays, b_stays;      /* in L1 */
+    fetching ahead;
+} stepping;
+
+/* The first step of four tiles has those that leave, later ones spread their loads over their products. */
+#define SUM_ADVANCE(t, i, j, a, b)                                                                                     \
+    do {                                                                                                               \
+        if (last) SUM_CHANGE(t, i, j, a, b);                                                                           \
+        else TILE_MULTIPLY(t, a, b);                                                                                   \
+        fetch_part(&s->ahead, t);                                                                                      \
+    } while (0)
+
+static inline __attribute__((always_inline)) void step_two_by_two(stepping *s, const char *rows, const uint32_t *b,
+                                                                  const leaving *last)
 {
-    LOAD_B(6, b);
-    TILE_LOAD(4, rows, stride);
-    if (!last) TILE_MULTIPLY(0, 4, 6);
-    LOAD_B(7, b + TILE_UNITS);
-    if (!last) TILE_MULTIPLY(1, 4, 7);
-    TILE_LOAD(5, rows + 16 * stride, stride);
-    if (last) sums_change(last, NULL);
-    else {
-        TILE_MULTIPLY(2, 5, 6);
-        TILE_MULTIPLY(3, 5, 7);
-    }
+    const float *from = NULL;
+    LOAD(6, b, TILE_ROW, s->b_stays);
+    TILE_LOAD(4, rows, s->a_stride);
+    SUM_ADVANCE(0, 0, 0, 4, 6);
+    LOAD(7, b + TILE_UNITS, TILE_ROW, s->b_stays);
+    SUM_ADVANCE(1, 0, 1, 4, 7);
+    TILE_LOAD(5, rows + 16 * s->a_stride, s->a_stride);
+    SUM_ADVANCE(2, 1, 0, 5, 6);
+    SUM_ADVANCE(3, 1, 1, 5, 7);
 }
 
-/* Storing a register that has just been multiplied waits for the multiplier. So the sums of a tile are stored one
- * register at a time in the first step of the next tile, and rounded while that one is multiplied. */
-static void in_place_wide_bf16(int64_t count, const ls_gemm_rows *a, const ls_gemm_panels *b, const ls_gemm_targets *to)
+static inline __attribute__((always_inline)) void step_side_by_side(stepping *s, const char *rows, const uint32_t *b,
+                                                                    const leaving *last)
 {
-    enum { AHEAD = 3, SHALLOW = 32, STAYS_BYTES = 40 << 10 }; /* tiles; slices; of L1 */
+    const float *from = NULL;
+    const uint32_t *right = b + s->b_stride;
+    LOAD(4, rows, s->a_stride, s->a_stays);
+    TILE_LOAD(5, b, TILE_ROW);
+    SUM_ADVANCE(0, 0, 0, 4, 5);
+    TILE_LOAD(6, b + TILE_UNITS, TILE_ROW);
+    SUM_ADVANCE(1, 0, 1, 4, 6);
+    TILE_LOAD(7, right, TILE_ROW);
+    SUM_ADVANCE(2, 1, 0, 4, 7);
+    TILE_LOAD(5, right + TILE_UNITS, TILE_ROW);
+    SUM_ADVANCE(3, 1, 1, 4, 5);
+}
+
+/* Do so many panels stay in L1, beside as many rows? */
+static inline bool panels_stay(int64_t slices, int64_t panels, int64_t rows)
+{
+    enum { STAYS_BYTES = 40 << 10 }; /* of L1 */
+    return slices * (panels * TILE_SIDE + rows) * TILE_ROW <= STAYS_BYTES;
+}
+
+/* Storing a register that has just been multiplied waits for the multiplier. So the sums of four tiles are stored one
+ * register at a time in the first step of the next four, and rounded while those are multiplied. */
+static inline __attribute__((always_inline)) void in_place_fours(int64_t count, const ls_gemm_rows *a,
+                                                                 const ls_gemm_panels *b, const ls_gemm_targets *to,
+                                                                 arrangement four)
+{
+    enum { AHEAD = 3, SHALLOW = 32 }; /* fours; slices */
     _Alignas(64) float sums[2][4 * TILE_UNITS];
-    bool panels_first = b->count > 1 && a->slices <= SHALLOW;
-    bool b_stays = a->slices * TILE_SIDE * TILE_ROW * (b->count + 1) <= STAYS_BYTES; /* with 32 rows of A */
-    int64_t stride = a->stride, first_row = 0, all = count * b->count, steps = all * a->slices;
-    fetching f = fetching_of(a->ahead, steps);
+    const bool wide = four.columns > TILE_SIDE, panels_first = b->count > 1 && a->slices <= SHALLOW;
+    place last = {0}, at = {0}, later = {0}, end = {count * TILE_SIDE / four.rows, b->count * TILE_SIDE / four.columns};
+    int64_t first_row = 0, all = end.rows * end.columns;
+    stepping s = {.a_stride = a->stride,
+                  .b_stride = b->stride / 2,
+                  .a_stays = end.columns > 1 || a->stride < a->slices * TILE_ROW, /* taps of several rows overlap */
+                  .b_stays = panels_stay(a->slices, b->count, four.rows),
+                  .ahead = fetching_of(a->ahead, all * a->slices)};
     while (to->moments && !to->row[first_row]) first_row++;
-    place last = {0}, at = {0}, later = {0};
-    ls_gemm_targets target = ls_gemm_panel_targets(to, 0, TILE_SIDE);
+    ls_gemm_targets target = targets_at(to, 0, four);
     for (int64_t n = 0, fetched = 0; n < all; n++) {
-        const char *rows = (const char *)a->first + at.tile * 32 * stride;
-        const uint32_t *b_at = (const uint32_t *)((const uint16_t *)b->first + at.panel * b->stride);
+        const char *rows = (const char *)a->first + at.rows * four.rows * s.a_stride;
+        const uint32_t *b_at = (const uint32_t *)b->first + at.columns * four.columns / TILE_SIDE * s.b_stride;
         float *done = sums[n % 2];
         leaving leaves = {.sums = done, .stride = TILE_ROW, .right = TILE_UNITS, .down = 2 * TILE_UNITS};
         for (; to->residual && fetched < n + AHEAD && fetched < all; fetched++) {
-            fetch_tile(to, to->residual, later, false);
-            later = place_next(later, count, b->count, panels_first);
+            fetch_rows(to, to->residual, later, false, four);
+            later = place_next(later, end, panels_first);
         }
-        if (to->scattered && !to->stream) fetch_tile(to, to->row, at, true);
-        for (int64_t s = 0; s < a->slices; s++, b_at += 2 * TILE_UNITS) {
-            const char *upper = rows + a->offset[s];
-            fetch(&f);
-            if (s == 0) step_in_place(upper, stride, b_at, b_stays, &leaves);
-            else step_in_place(upper, stride, b_at, b_stays, NULL);
+        if (to->scattered && !to->stream) fetch_rows(to, to->row, at, true, four);
+        for (int64_t slice = 0; slice < a->slices; slice++, b_at += 2 * TILE_UNITS) {
+            const char *upper = rows + a->offset[slice];
+            if (wide && slice) step_side_by_side(&s, upper, b_at, NULL);
+            else if (wide) step_side_by_side(&s, upper, b_at, &leaves);
+            else if (slice) step_two_by_two(&s, upper, b_at, NULL);
+            else step_two_by_two(&s, upper, b_at, &leaves);
         }
-        if (n) take_tile(done, &target, last.tile, first_row);
-        if (at.panel != last.panel) target = ls_gemm_panel_targets(to, at.panel * TILE_SIDE, TILE_SIDE);
+        if (n) take_sums(done, &target, last.rows * four.rows, first_row, four);
+        if (at.columns != last.columns) target = targets_at(to, at.columns * four.columns, four);
         last = at;
-        at = place_next(at, count, b->count, panels_first);
+        at = place_next(at, end, panels_first);
     }
     sums_end(sums[0], 2 * TILE_UNITS, TILE_UNITS, TILE_ROW);
-    take_tile(sums[0], &target, last.tile, first_row);
+    take_sums(sums[0], &target, last.rows * four.rows, first_row, four);
     if (to->stream) ls_stream_end();
+}
+
+static void in_place_wide_bf16(int64_t count, const ls_gemm_rows *a, const ls_gemm_panels *b, const ls_gemm_targets *to)
+{
+    if (b->count % 2 == 0 && panels_stay(a->slices, b->count, TILE_ROWS)) in_place_fours(count, a, b, to, side_by_side);
+    else in_place_fours(count, a, b, to, two_by_two);
 }
 
 const ls_gemm_table ls_gemm_amx = {
