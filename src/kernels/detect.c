@@ -58,7 +58,7 @@ static void detect_native(bool *usable)
     usable[LS_ISA_AVX2] =
         has(c1, bit_AVX | bit_FMA | bit_F16C) && has(b7, bit_AVX2) && (saved & STATE_YMM) == STATE_YMM;
     usable[LS_ISA_AVX512] = usable[LS_ISA_AVX2] && (saved & STATE_ZMM) == STATE_ZMM &&
-                            has(b7, bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL);
+                            has(b7, bit_BMI2 | bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL);
     usable[LS_ISA_AVX512_BF16] = usable[LS_ISA_AVX512] && has(a71, LEAF7_1_EAX_AVX512_BF16);
     usable[LS_ISA_AMX] = usable[LS_ISA_AVX512_BF16] && has(d7, LEAF7_EDX_AMX) && (saved & STATE_TILES) == STATE_TILES &&
                          syscall(SYS_arch_prctl, REQUEST_PERMISSION, STATE_TILE_DATA) == 0;

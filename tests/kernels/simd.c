@@ -266,11 +266,17 @@ static void random_words_are_philox(void)
                    counters[] = {0, 7, 0xfffffffau, 0x1fffffffeu, 0x1200000007u, UINT64_MAX - 1};
     for (int s = 0; s < 3; s++)
         for (int c = 0; c < 6; c++) {
-            ls_vphilox r = ls_vu_philox(seeds[s], counters[c]);
-            for (int i = 0; i < LS_PHILOX_VECTORS * LS_VF_LANES; i++) {
+            const ls_philox_keys keys = ls_philox_keys_of(seeds[s]);
+            const uint32_t least = 0x30000000;
+            uint8_t bits[LS_PHILOX_WORDS / 8];
+            ls_vphilox r = ls_vu_philox(&keys, counters[c]);
+            ls_philox_bits(&keys, counters[c], least, bits);
+            for (int i = 0; i < LS_PHILOX_WORDS; i++) {
                 uint32_t want = ls_philox(seeds[s], counters[c] + (uint64_t)i / 4).lane[i % 4];
                 uint32_t got = r.word[i / LS_VF_LANES][i % LS_VF_LANES];
                 CHECK_MSG(got == want, "word %d at counter %llx", i, (unsigned long long)counters[c]);
+                CHECK_MSG((bits[i / 8] >> i % 8 & 1) == (want >= least), "bit %d at counter %llx", i,
+                          (unsigned long long)counters[c]);
                 CHECK(ls_vu_uniform(ls_vu_set(want))[0] == ls_uniform_from_bits(want));
             }
         }

@@ -230,59 +230,81 @@ LS_SIMD void ls_vu_interleave4(ls_vu v[4])
 }
 
 /* Philox on 64-bit lanes: a product leaves its high word where a shuffle finds it, and the upper half of a lane is
- * never read. Of eight counters the first four are in even lanes and the others in odd ones, so that the words of a
- * counter end up in one quarter of a register. */
+ * never read. `ramp` says which lane has which of eight counters. */
 #define LS_SIMD_PHILOX_COUNTERS 8
+#define LS_PHILOX_M0 _mm512_set1_epi64(0xD2511F53)
+#define LS_PHILOX_M1 _mm512_set1_epi64(0xCD9E8D57)
+enum { LS_PHILOX_XOR = 0x96 }; /* ternary logic: of all three */
 
-LS_SIMD void ls_philox_begin(__m512i c[4], uint64_t counter)
+LS_SIMD void ls_philox_begin(__m512i c[4], uint64_t counter, __m512i ramp)
 {
-    c[0] = _mm512_add_epi64(_mm512_set1_epi64((int64_t)counter), _mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0));
+    c[0] = _mm512_add_epi64(_mm512_set1_epi64((int64_t)counter), ramp);
     c[1] = _mm512_srli_epi64(c[0], 32);
     c[2] = c[3] = _mm512_setzero_si512();
 }
 
-LS_SIMD void ls_philox_round(__m512i c[4], uint32_t k0, uint32_t k1)
+LS_SIMD void ls_philox_round(__m512i c[4], const uint32_t key[2])
 {
-    __m512i first = _mm512_mul_epu32(c[0], _mm512_set1_epi64(0xD2511F53));
-    __m512i second = _mm512_mul_epu32(c[2], _mm512_set1_epi64(0xCD9E8D57));
+    __m512i first = _mm512_mul_epu32(c[0], LS_PHILOX_M0), second = _mm512_mul_epu32(c[2], LS_PHILOX_M1);
     __m512i high0 = _mm512_shuffle_epi32(first, _MM_PERM_DDBB), high1 = _mm512_shuffle_epi32(second, _MM_PERM_DDBB);
-    enum { XOR = 0x96 }; /* of all three */
-    c[0] = _mm512_ternarylogic_epi32(high1, c[1], _mm512_set1_epi32((int)k0), XOR);
-    c[2] = _mm512_ternarylogic_epi32(high0, c[3], _mm512_set1_epi32((int)k1), XOR);
+    c[0] = _mm512_ternarylogic_epi32(high1, c[1], _mm512_set1_epi32((int)key[0]), LS_PHILOX_XOR);
+    c[2] = _mm512_ternarylogic_epi32(high0, c[3], _mm512_set1_epi32((int)key[1]), LS_PHILOX_XOR);
     c[1] = second;
     c[3] = first;
 }
 
 /* Four times eight counters with the same upper word after two rounds: of the four products of a counter one is zero
  * and another the same for all. */
-LS_SIMD void ls_philox_begin_2(__m512i c[4][4], uint64_t counter, uint32_t key[2])
+LS_SIMD void ls_philox_begin_2(__m512i c[4][4], uint64_t counter, __m512i ramp, const uint32_t key[2][2])
 {
-    const uint32_t next[2] = {key[0] + 0x9E3779B9u, key[1] + 0xBB67AE85u};
-    uint64_t shared = (uint64_t)((uint32_t)(counter >> 32) ^ key[0]) * 0xD2511F53;
-    __m512i at = _mm512_add_epi64(_mm512_set1_epi64((int64_t)counter), _mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0));
+    uint64_t shared = (uint64_t)((uint32_t)(counter >> 32) ^ key[0][0]) * 0xD2511F53;
+    __m512i at = _mm512_add_epi64(_mm512_set1_epi64((int64_t)counter), ramp);
     LS_UNROLL for (int i = 0; i < 4; i++, at = _mm512_add_epi64(at, _mm512_set1_epi64(8)))
     {
-        __m512i first = _mm512_mul_epu32(at, _mm512_set1_epi64(0xD2511F53));
+        __m512i first = _mm512_mul_epu32(at, LS_PHILOX_M0);
         __m512i high0 = _mm512_shuffle_epi32(first, _MM_PERM_DDBB);
-        __m512i second =
-            _mm512_mul_epu32(_mm512_xor_si512(high0, _mm512_set1_epi32((int)key[1])), _mm512_set1_epi64(0xCD9E8D57));
+        __m512i second = _mm512_mul_epu32(_mm512_xor_si512(high0, _mm512_set1_epi32((int)key[0][1])), LS_PHILOX_M1);
         __m512i high1 = _mm512_shuffle_epi32(second, _MM_PERM_DDBB);
-        c[i][0] = _mm512_xor_si512(high1, _mm512_set1_epi32((int)next[0]));
+        c[i][0] = _mm512_xor_si512(high1, _mm512_set1_epi32((int)key[1][0]));
         c[i][1] = second;
-        c[i][2] = _mm512_xor_si512(first, _mm512_set1_epi32((int)((uint32_t)(shared >> 32) ^ next[1])));
+        c[i][2] = _mm512_xor_si512(first, _mm512_set1_epi32((int)((uint32_t)(shared >> 32) ^ key[1][1])));
         c[i][3] = _mm512_set1_epi32((int)(uint32_t)shared);
     }
-    key[0] = next[0] + 0x9E3779B9u;
-    key[1] = next[1] + 0xBB67AE85u;
 }
 
-/* The words of eight counters in reading order. */
-LS_SIMD void ls_philox_end(const __m512i c[4], ls_vu word[2])
+/* The last round: a lane has words 0 and 1 of its counter in pair[0], words 2 and 3 in pair[1]. */
+LS_SIMD void ls_philox_end(const __m512i c[4], const uint32_t key[2], __m512i pair[2])
 {
-    __m512i front = _mm512_mask_shuffle_epi32(c[0], 0xaaaa, c[1], _MM_PERM_CCAA);
-    __m512i back = _mm512_mask_shuffle_epi32(c[2], 0xaaaa, c[3], _MM_PERM_CCAA);
-    word[0] = (ls_vu)_mm512_unpacklo_epi64(front, back);
-    word[1] = (ls_vu)_mm512_unpackhi_epi64(front, back);
+    __m512i first = _mm512_mul_epu32(c[0], LS_PHILOX_M0), second = _mm512_mul_epu32(c[2], LS_PHILOX_M1);
+    pair[0] = _mm512_mask_ternarylogic_epi32(_mm512_shuffle_epi32(second, _MM_PERM_CDAB), 0x5555, c[1],
+                                             _mm512_set1_epi32((int)key[0]), LS_PHILOX_XOR);
+    pair[1] = _mm512_mask_ternarylogic_epi32(_mm512_shuffle_epi32(first, _MM_PERM_CDAB), 0x5555, c[3],
+                                             _mm512_set1_epi32((int)key[1]), LS_PHILOX_XOR);
+}
+
+/* The words of eight counters in reading order, if the first four are in even lanes and the others in odd ones: then
+ * the words of a counter end up in one quarter of a register. */
+LS_SIMD __m512i ls_philox_ramp_of_words(void)
+{
+    return _mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0);
+}
+
+LS_SIMD void ls_philox_words(const __m512i pair[2], ls_vu word[2])
+{
+    word[0] = (ls_vu)_mm512_unpacklo_epi64(pair[0], pair[1]);
+    word[1] = (ls_vu)_mm512_unpackhi_epi64(pair[0], pair[1]);
+}
+
+/* The bits of these words where they are at least `least`, if counters are in the order of lanes. */
+LS_SIMD __m512i ls_philox_ramp_of_bits(void)
+{
+    return _mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0);
+}
+
+LS_SIMD uint32_t ls_philox_least_bits(const __m512i pair[2], uint32_t least)
+{
+    uint32_t front = ls_vu_least_bits((ls_vu)pair[0], least), back = ls_vu_least_bits((ls_vu)pair[1], least);
+    return _pdep_u32(front, 0x33333333) | _pdep_u32(back, 0xcccccccc);
 }
 
 LS_SIMD ls_vd ls_vf_widen_low(ls_vf x)
