@@ -181,7 +181,8 @@ static const ls_family_field fields[] = {LS_FAMILY_FIELD(ls_gemm_table, f32),
                                          LS_FAMILY_FIELD(ls_gemm_table, finish_f32),
                                          LS_FAMILY_FIELD(ls_gemm_table, finish_f64),
                                          LS_FAMILY_FIELD(ls_gemm_table, channelwise_f32),
-                                         LS_FAMILY_FIELD(ls_gemm_table, channelwise_f64)};
+                                         LS_FAMILY_FIELD(ls_gemm_table, channelwise_f64),
+                                         LS_FAMILY_FIELD(ls_gemm_table, points_f32)};
 ls_family ls_family_gemm = {
     .name = "gemm",
     .fields = fields,

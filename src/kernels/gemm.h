@@ -188,6 +188,31 @@ typedef struct ls_gemm_lines {
 typedef void ls_gemm_channelwise_fn(void *sums, int64_t n, int64_t count, const ls_gemm_lines *u,
                                     const ls_gemm_lines *v);
 
+/* Successive points of two images in place: `count` of them. */
+typedef struct ls_gemm_point_run {
+    const char *a, *b;
+    int64_t count;
+} ls_gemm_point_run;
+
+/* A tile of sums over points: to[i][j] = from[i][j] + the products, over all points of the runs, of number i of a and
+ * number j of b. These begin a_offset and b_offset bytes after the addresses in a run, and are a_stride and b_stride
+ * bytes apart from point to point. */
+typedef struct ls_gemm_points {
+    const ls_gemm_point_run *run;
+    int64_t runs;
+    int64_t a_offset, b_offset, a_stride, b_stride;
+    const float *from; /* NULL: start from zero */
+    float *to;         /* row-major without gaps, like `from` */
+    ls_gemm_ahead ahead;
+} ls_gemm_points;
+
+/* Gradients of weights without packing: their rows and columns are numbers that are contiguous in both images. */
+typedef struct ls_gemm_over_points {
+    int rows, columns; /* of a tile */
+    int64_t channels;  /* of both pixels of a point, up to which that is faster: tiles of wide ones see many pages */
+    void (*sum)(const ls_gemm_points *points);
+} ls_gemm_over_points;
+
 /* Kernels by compute type, in up to three shapes, so that the one that wastes least at the edges can be chosen; the
  * first is best if nothing is wasted, the third may be NULL. Panels may be wider than the requested type (bf16 on a CPU
  * without it). */
@@ -196,6 +221,7 @@ typedef struct ls_gemm_table {
     const ls_gemm_kernel *f32[LS_GEMM_SHAPES], *f64[LS_GEMM_SHAPES], *bf16[LS_GEMM_SHAPES], *f16[LS_GEMM_SHAPES];
     ls_gemm_finish_fn *finish_f32, *finish_f64; /* by the type of the sums */
     ls_gemm_channelwise_fn *channelwise_f32, *channelwise_f64;
+    const ls_gemm_over_points *points_f32; /* NULL: packing is as fast */
 } ls_gemm_table;
 
 extern const ls_gemm_table ls_gemm_ref, ls_gemm_neon, ls_gemm_neon_bf16;

@@ -207,6 +207,23 @@ static void pixels_in_place(void)
             }
 }
 
+/* Weights from pixels in place: parts of the points, chunks of a part, blocks of weights, and channels that are not
+ * whole panels, each of which counts once. */
+static void weights_from_pixels_in_place(void)
+{
+    static const conv_case some[] = {{2, 33, 14, 50, 47, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+                                     {2, 96, 40, 50, 47, 1, {1, 1}, {1, 1}, {0, 0}, {1, 1}},
+                                     {1, 70, 300, 9, 8, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+                                     {2, 35, 40, 14, 15, 1, {3, 2}, {2, 3}, {2, 1}, {2, 1}},
+                                     {1, 32, 13, 2, 1, 1, {5, 5}, {1, 1}, {4, 4}, {2, 2}}};
+    for (size_t c = 0; c < sizeof some / sizeof *some; c++)
+        for (int accumulate = 0; accumulate < 2; accumulate++) {
+            conv_tensors t = conv_new(&some[c], LS_F32, LS_F32, LS_F32, 2);
+            check_conv(&t, 2, LS_F32, accumulate, false);
+            conv_free(&t);
+        }
+}
+
 /* With NaN. */
 static void fill_scratch(void *arg, ls_worker worker)
 {
@@ -231,21 +248,53 @@ static void nan_in_scratch_memory_is_not_seen(void)
         }
 }
 
-/* Memory that cannot be read follows the last channel of the last group. */
+/* A copy of a tensor that memory which cannot be read follows. */
+typedef struct fenced {
+    ls_operand *view;
+    void *own;
+    char *pages;
+    size_t bytes;
+} fenced;
+
+static fenced fence(ls_operand *view)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = (size_t)numel(view) * ls_dtype_size(view->dtype);
+    size_t room = (bytes + page - 1) / page * page;
+    fenced f = {view, view->data, NULL, room + page};
+    f.pages = mmap(NULL, f.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(f.pages != MAP_FAILED && mprotect(f.pages + room, page, PROT_NONE) == 0);
+    view->data = memcpy(f.pages + room - bytes, f.own, bytes);
+    return f;
+}
+
+static void unfence(fenced f)
+{
+    f.view->data = f.own;
+    munmap(f.pages, f.bytes);
+}
+
+/* Nothing is read after the last channel of the last group. */
 static void groups_end_with_the_image(void)
 {
     static const conv_case grouped = {2, 64, 64, 5, 3, 2, {1, 1}, {1, 1}, {0, 0}, {1, 1}};
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
     conv_tensors t = conv_new(&grouped, LS_BF16, LS_F32, LS_BF16, 2);
-    size_t bytes = (size_t)numel(&t.x.view) * sizeof(ls_bf16), room = (bytes + page - 1) / page * page;
-    char *pages = mmap(NULL, room + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    CHECK(pages != MAP_FAILED && mprotect(pages + room, page, PROT_NONE) == 0);
-    void *own = t.x.view.data;
-    t.x.view.data = memcpy(pages + room - bytes, own, bytes);
+    fenced x = fence(&t.x.view);
     check_conv(&t, 0, LS_BF16, false, false);
     check_conv(&t, 2, LS_BF16, false, false);
-    t.x.view.data = own;
-    munmap(pages, room + page);
+    unfence(x);
+    conv_free(&t);
+}
+
+/* Nor after the last pixel of either image, where panels of channels would exceed it. */
+static void gradients_of_weights_end_with_the_images(void)
+{
+    static const conv_case odd = {2, 45, 40, 5, 6, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}};
+    conv_tensors t = conv_new(&odd, LS_F32, LS_F32, LS_F32, 2);
+    fenced x = fence(&t.x.view), y = fence(&t.y.view);
+    check_conv(&t, 2, LS_F32, false, false);
+    check_conv(&t, 2, LS_F32, true, false);
+    unfence(x);
+    unfence(y);
     conv_free(&t);
 }
 
@@ -274,8 +323,10 @@ int main(int argc, char **argv)
     CHECK_RUN_ISAS(all_types);
     CHECK_RUN_ISAS_SLOW(larger_images);
     CHECK_RUN_ISAS_SLOW(pixels_in_place);
+    CHECK_RUN_ISAS(weights_from_pixels_in_place);
     CHECK_RUN_ISAS(nan_in_scratch_memory_is_not_seen);
     CHECK_RUN_ISAS(groups_end_with_the_image);
+    CHECK_RUN_ISAS(gradients_of_weights_end_with_the_images);
     CHECK_RUN_ISAS(packed_weights);
     return check_done();
 }

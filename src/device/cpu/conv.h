@@ -157,6 +157,50 @@ void ls_conv_store_taps(float *to, const float *sums, int64_t ld, int64_t channe
 /* The gradient for the weight. Operands as in conv.c. */
 ls_status ls_conv_dweight(const ls_call *call, const ls_conv *conv, ls_message *why);
 
+/* conv_dweight_sums.c: the gradient for the weight as tiles of sums, over parts of the points and for blocks of dw,
+ * which are added up in the end. A tile is one tap of a panel of output channels and a panel of input channels. */
+typedef struct ls_dweight_sums {
+    const ls_conv *conv;
+    const ls_operand *dw;  /* f32 */
+    int64_t rows, columns; /* of a tile */
+    bool within;           /* a panel that would exceed the channels begins further ahead instead */
+    int64_t taps, parts;
+    int64_t blocks_o, blocks_c; /* of dw */
+    int64_t panels_o, panels_c; /* of a block */
+    float *sums;                /* [parts][blocks_o][blocks_c][panels_o][panels_c][taps][tile] */
+} ls_dweight_sums;
+
+/* What a task computes: a block of dw, summed over a part of the points. */
+typedef struct ls_dweight_block {
+    int64_t part, o, c;       /* numbers */
+    int64_t first_o, outputs; /* channels */
+    int64_t first_c, channels;
+} ls_dweight_block;
+
+#define LS_DWEIGHT_SUM_BYTES (640 << 10) /* of a block, at most: about a third of L2 */
+
+/* Cut dw into blocks such that fewest pixels are read: every block reads its part of dy, and its part of x `sets`
+ * times. */
+void ls_dweight_cut(ls_dweight_sums *sums, int64_t sets);
+/* Memory for all sums, scratch slot 3 of the caller; false: out of memory. */
+bool ls_dweight_take(ls_dweight_sums *sums);
+int64_t ls_dweight_tasks(const ls_dweight_sums *sums);
+ls_dweight_block ls_dweight_block_of(const ls_dweight_sums *sums, int64_t task);
+/* The sums of a panel of a block's outputs. */
+float *ls_dweight_panel(const ls_dweight_sums *sums, const ls_dweight_block *block, int64_t panel_o);
+/* The first channel of a panel, `at` or, of `all`, further ahead. */
+static inline int64_t ls_dweight_first(const ls_dweight_sums *sums, int64_t at, int64_t width, int64_t all)
+{
+    return sums->within ? smaller(at, all - width) : at;
+}
+/* Add up the parts in order and store dw, on all workers. */
+void ls_dweight_add(const ls_dweight_sums *sums);
+
+/* conv_dweight_points.c: the gradient for the weight of pixels in f32 in place, without packing, where the CPU has a
+ * kernel for it and panels fit into the channels. */
+bool ls_conv_dweight_in_place(const ls_conv *conv, const ls_call *call);
+ls_status ls_conv_dweight_points(const ls_conv *conv, ls_pixels dy, ls_pixels x, const ls_operand *dw, ls_message *why);
+
 /* conv_dweight_taps.c: the same with every pixel packed once for all taps, for pixels of contiguous channels, one group
  * and dw in f32. The first function says whether that is possible and wastes little. */
 bool ls_conv_dweight_by_taps(const ls_conv *conv, const ls_operand *dw);

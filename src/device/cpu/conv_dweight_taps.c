@@ -21,7 +21,6 @@
 
 #define CHUNK 512                /* points packed at a time, at most: a panel of dy then stays in L1 */
 #define PACKED_BYTES (768 << 10) /* of a chunk, roughly */
-#define SUM_BYTES (640 << 10)    /* of a block of dw, at most: about a third of L2 */
 #define LEAST_PART 1536          /* points whose sums are worth adding up later */
 #define MOST_TASKS 16            /* unless there are more blocks */
 #define LEAST_USE 0.6            /* share of points that are pixels */
@@ -34,19 +33,16 @@ typedef struct points {
 } points;
 
 typedef struct taps_plan {
+    ls_dweight_sums sums;
     const ls_conv *conv;
-    const ls_operand *dw;
     const ls_gemm_kernel *kernel;
     points dy, x;
     int64_t line, height; /* points of a row and rows of an image, gaps included */
     int64_t total, part;  /* points; of a part */
-    int64_t chunk, parts;
-    int64_t reach;              /* most points that taps see beyond a chunk */
-    int64_t blocks_o, blocks_c; /* of dw */
-    int64_t panels_o, panels_c; /* of a block */
-    int64_t taps, bytes;
-    int sets;   /* of panels of x */
-    char *sums; /* [parts][blocks_o][blocks_c][panels_o][panels_c][taps][tile] */
+    int64_t chunk;
+    int64_t reach; /* most points that taps see beyond a chunk */
+    int64_t bytes;
+    int sets; /* of panels of x */
     _Atomic int64_t next;
     atomic_bool out_of_memory;
 } taps_plan;
@@ -100,40 +96,23 @@ static bool task_memory(const taps_plan *plan, ls_worker worker, taps_task *task
     int64_t seen = ls_gemm_round_up(plan->chunk + plan->reach, kernel->kr) + kernel->kr;
     task->a_stride = plan->chunk * kernel->a.width + 32; /* not a power of two, to spread over the sets of L1 */
     task->b_stride = seen * kernel->half_b.width + 32;
-    task->b_set = 2 * task->b_stride * plan->panels_c;
+    task->b_set = 2 * task->b_stride * plan->sums.panels_c;
     int64_t lines = ls_gemm_round_up((seen + kernel->half_step) * (int64_t)sizeof(void *), 64);
-    int64_t panels = ls_gemm_round_up(plan->panels_c * plan->taps * (int64_t)sizeof(void *), 64);
-    int64_t a = ls_gemm_round_up(plan->panels_o * task->a_stride * plan->bytes, 64);
+    int64_t panels = ls_gemm_round_up(plan->sums.panels_c * plan->sums.taps * (int64_t)sizeof(void *), 64);
+    int64_t a = ls_gemm_round_up(plan->sums.panels_o * task->a_stride * plan->bytes, 64);
     char *memory = ls_scratch(worker, 0, (size_t)(lines + panels + a + plan->sets * task->b_set * plan->bytes));
     if (!memory) return false;
     task->line = (const void **)memory;
     task->panels = (const void **)(memory + lines);
     task->a = memory + lines + panels;
     task->b = task->a + a;
-    for (int64_t i = 0; i < plan->panels_c * plan->taps; i++)
-        task->panels[i] = tap_panels(plan, task, i / plan->taps, i % plan->taps);
+    for (int64_t i = 0; i < plan->sums.panels_c * plan->sums.taps; i++)
+        task->panels[i] = tap_panels(plan, task, i / plan->sums.taps, i % plan->sums.taps);
     return true;
 }
 
-/* What a task computes: a block of dw, summed over a part of the points. */
-typedef struct block {
-    int64_t part, o, c;       /* numbers */
-    int64_t first_o, outputs; /* channels */
-    int64_t first_c, channels;
-} block;
-
-static block block_of(const taps_plan *plan, int64_t task)
-{
-    int64_t blocks = plan->blocks_o * plan->blocks_c;
-    block b = {.part = task / blocks, .o = task % blocks / plan->blocks_c, .c = task % plan->blocks_c};
-    b.first_o = b.o * plan->panels_o * plan->kernel->a.width;
-    b.first_c = b.c * plan->panels_c * plan->kernel->b.width;
-    b.outputs = smaller(plan->panels_o * plan->kernel->a.width, plan->conv->group_o - b.first_o);
-    b.channels = smaller(plan->panels_c * plan->kernel->b.width, plan->conv->group_c - b.first_c);
-    return b;
-}
-
-static void pack_dy(const taps_plan *plan, const taps_task *task, const block *b, int64_t point, int64_t count)
+static void pack_dy(const taps_plan *plan, const taps_task *task, const ls_dweight_block *b, int64_t point,
+                    int64_t count)
 {
     ls_gemm_lines lines = {.line = task->line, .offset = b->first_o, .dtype = plan->dy.pixels.dtype, .across = true};
     locate(plan, &plan->dy, point, count, task->line);
@@ -142,7 +121,8 @@ static void pack_dy(const taps_plan *plan, const taps_task *task, const block *b
 
 /* Packs x once for every starting point modulo half_step; one tap starts only at the first. Taps read whole steps of k:
  * where dy is filled up with zeros, x must be, too, since zero times what memory happened to hold may be NaN. */
-static void pack_x(const taps_plan *plan, const taps_task *task, const block *b, int64_t point, int64_t count)
+static void pack_x(const taps_plan *plan, const taps_task *task, const ls_dweight_block *b, int64_t point,
+                   int64_t count)
 {
     const ls_gemm_kernel *kernel = plan->kernel;
     int64_t seen = ls_gemm_round_up(count, kernel->kr) + plan->reach;
@@ -152,64 +132,6 @@ static void pack_x(const taps_plan *plan, const taps_task *task, const block *b,
             .line = task->line + step, .offset = b->first_c, .dtype = plan->x.pixels.dtype, .across = true};
         ls_gemm_pack(kernel, &kernel->half_b, task->b + step * task->b_set * plan->bytes, task->b_stride, &lines,
                      b->channels, seen);
-    }
-}
-
-static int64_t tile_bytes(const ls_gemm_kernel *kernel)
-{
-    return kernel->a.width * kernel->b.width * (int64_t)sizeof(float);
-}
-
-/* The sums of a block, and those of a panel of its outputs. */
-static char *sums_of(const taps_plan *plan, const block *b, int64_t panel_o)
-{
-    int64_t number = (b->part * plan->blocks_o + b->o) * plan->blocks_c + b->c;
-    return plan->sums + (number * plan->panels_o + panel_o) * plan->panels_c * plan->taps * tile_bytes(plan->kernel);
-}
-
-/* ---- Adding up --------------------------------------------------------------------------------------------------- */
-
-/* Store the sums of a panel of input channels for one output: the taps of an input channel side by side. */
-static void store_row(const taps_plan *plan, const float *sums, int64_t o, int64_t c, int64_t channels)
-{
-    const ls_operand *dw = plan->dw;
-    int64_t distance = plan->kernel->a.width * plan->kernel->b.width, taps = plan->taps, width = dw->dim[3];
-    bool accumulate = plan->conv->accumulate;
-    float *to = (float *)dw->data + o * dw->stride[0] + c * dw->stride[1];
-    if (dw->stride[3] == 1 && dw->stride[2] == width && dw->stride[1] == taps) {
-        ls_conv_store_taps(to, sums, distance, channels, taps, accumulate);
-        return;
-    }
-    for (int64_t i = 0; i < channels; i++)
-        for (int64_t tap = 0; tap < taps; tap++) {
-            float *at = to + i * dw->stride[1] + tap / width * dw->stride[2] + tap % width * dw->stride[3];
-            *at = sums[tap * distance + i] + (accumulate ? *at : 0);
-        }
-}
-
-/* A panel of outputs of a block: add the parts in order and store them. */
-static void add_panel(const taps_plan *plan, block b, int64_t panel_o)
-{
-    int64_t mr = plan->kernel->a.width, nr = plan->kernel->b.width, panel = plan->taps * mr * nr;
-    int64_t rows = smaller(mr, b.outputs - panel_o * mr);
-    void *total = sums_of(plan, &b, panel_o);
-    ls_gemm_finish add = {.accumulate = true, .out_dtype = LS_F32};
-    for (b.part = 1; b.part < plan->parts; b.part++)
-        ls_gemm()->finish_f32(&add, 1, plan->panels_c * panel, (const float *)sums_of(plan, &b, panel_o), 0, NULL,
-                              &total, NULL);
-    for (int64_t row = 0; row < rows; row++)
-        for (int64_t c = 0; c < b.channels; c += nr)
-            store_row(plan, (const float *)total + c / nr * panel + row * nr, b.first_o + panel_o * mr + row,
-                      b.first_c + c, smaller(nr, b.channels - c));
-}
-
-/* Panels of outputs [begin, end), counted through all blocks. */
-static void add_parts(void *arg, int64_t begin, int64_t end)
-{
-    const taps_plan *plan = arg;
-    for (int64_t i = begin; i < end; i++) {
-        block b = block_of(plan, i / plan->panels_o);
-        if (i % plan->panels_o * plan->kernel->a.width < b.outputs) add_panel(plan, b, i % plan->panels_o);
     }
 }
 
@@ -232,7 +154,8 @@ static const char *pixel_after(const taps_plan *plan, const points *side, int64_
 static ls_gemm_ahead pixels_ahead(const taps_plan *plan, const points *side, int64_t point, int64_t count)
 {
     const ls_pixels *p = &side->pixels;
-    if (p->row != p->size[1] * p->pixel || p->item != p->size[0] * p->row || plan->blocks_o * plan->blocks_c > 1)
+    if (p->row != p->size[1] * p->pixel || p->item != p->size[0] * p->row ||
+        plan->sums.blocks_o * plan->sums.blocks_c > 1)
         return (ls_gemm_ahead){0};
     const char *begin = pixel_after(plan, side, point), *end = pixel_after(plan, side, point + count);
     return (ls_gemm_ahead){begin, (end - begin) / 64};
@@ -252,13 +175,13 @@ typedef struct chunk {
     int64_t next, soon; /* points that are packed next, fetched meanwhile: the first, and how many */
 } chunk;
 
-static void multiply_chunk(const taps_plan *plan, const taps_task *task, const block *b, const chunk *now)
+static void multiply_chunk(const taps_plan *plan, const taps_task *task, const ls_dweight_block *b, const chunk *now)
 {
     ls_gemm_ahead dy = pixels_ahead(plan, &plan->dy, now->next, now->soon);
     ls_gemm_ahead x = pixels_ahead(plan, &plan->x, now->next + plan->reach, now->soon); /* before: has been read */
-    for (int64_t o = 0; o < plan->panels_o; o++) {
-        char *sums = sums_of(plan, b, o);
-        ls_gemm_halves tiles = {.count = plan->panels_c * plan->taps,
+    for (int64_t o = 0; o < plan->sums.panels_o; o++) {
+        float *sums = ls_dweight_panel(&plan->sums, b, o);
+        ls_gemm_halves tiles = {.count = plan->sums.panels_c * plan->sums.taps,
                                 .k = ls_gemm_round_up(now->count, plan->kernel->kr),
                                 .a = task->a + o * task->a_stride * plan->bytes,
                                 .b = task->panels,
@@ -266,31 +189,26 @@ static void multiply_chunk(const taps_plan *plan, const taps_task *task, const b
                                 .from = now->first ? NULL : sums,
                                 .to = sums,
                                 .row_major = now->last,
-                                .ahead = {share_of(dy, o, plan->panels_o), share_of(x, o, plan->panels_o)}};
+                                .ahead = {share_of(dy, o, plan->sums.panels_o), share_of(x, o, plan->sums.panels_o)}};
         ls_gemm_run_halves(plan->kernel, &tiles);
     }
 }
 
-static int64_t tasks_of(const taps_plan *plan)
-{
-    return plan->parts * plan->blocks_o * plan->blocks_c;
-}
-
 static int64_t claim(taps_plan *plan)
 {
-    return smaller(atomic_fetch_add(&plan->next, 1), tasks_of(plan));
+    return smaller(atomic_fetch_add(&plan->next, 1), ls_dweight_tasks(&plan->sums));
 }
 
 /* Returns the task to run next, which is claimed early to fetch its first points. */
 static int64_t run_task(taps_plan *plan, const taps_task *task, int64_t number)
 {
-    block b = block_of(plan, number);
+    ls_dweight_block b = ls_dweight_block_of(&plan->sums, number);
     int64_t begin = b.part * plan->part, end = smaller(plan->total, begin + plan->part), next = 0;
     for (int64_t at = begin; at < end; at += plan->chunk) {
         chunk now = {.count = smaller(plan->chunk, end - at), .first = at == begin};
         now.next = at + now.count;
         now.last = now.next == end;
-        if (now.last) next = claim(plan), now.next = block_of(plan, next).part * plan->part;
+        if (now.last) next = claim(plan), now.next = ls_dweight_block_of(&plan->sums, next).part * plan->part;
         now.soon = smaller(plan->chunk, plan->total - now.next);
         pack_dy(plan, task, &b, at, now.count);
         pack_x(plan, task, &b, at, now.count);
@@ -308,7 +226,7 @@ static void run_tasks(void *arg, ls_worker worker)
         return;
     }
     if (plan->kernel->begin) plan->kernel->begin();
-    for (int64_t number = claim(plan); number < tasks_of(plan);) number = run_task(plan, &task, number);
+    for (int64_t number = claim(plan); number < ls_dweight_tasks(&plan->sums);) number = run_task(plan, &task, number);
     if (plan->kernel->end) plan->kernel->end();
 }
 
@@ -332,30 +250,10 @@ static int64_t spaced(const ls_conv *conv, int d)
     return larger(there, conv->out[d]);
 }
 
-/* Cut dw into blocks whose sums stay in L2, such that packing takes least: every block packs its part of dy, and its
- * part of x once or twice. */
-static void cut_blocks(taps_plan *plan)
-{
-    const ls_gemm_kernel *kernel = plan->kernel;
-    int64_t panels_o = ceil_div(plan->conv->group_o, kernel->a.width);
-    int64_t panels_c = ceil_div(plan->conv->group_c, kernel->b.width);
-    int64_t tile = tile_bytes(kernel) * plan->taps, least = INT64_MAX;
-    for (int64_t blocks_c = 1; blocks_c <= panels_c; blocks_c++) {
-        int64_t in_c = ceil_div(panels_c, blocks_c), in_o = larger(1, SUM_BYTES / (in_c * tile));
-        if (in_c > 1 && in_c * tile > SUM_BYTES) continue;
-        int64_t blocks_o = ceil_div(panels_o, in_o);
-        int64_t packed = blocks_c * panels_o * kernel->a.width + plan->sets * blocks_o * panels_c * kernel->b.width;
-        if (packed >= least) continue;
-        least = packed;
-        plan->panels_o = ceil_div(panels_o, blocks_o), plan->panels_c = in_c;
-        plan->blocks_o = ceil_div(panels_o, plan->panels_o), plan->blocks_c = ceil_div(panels_c, in_c);
-    }
-}
-
 /* A power of two, since the workers often are one, too. */
 static int64_t parts_of(const taps_plan *plan)
 {
-    int64_t parts = MOST_TASKS, blocks = plan->blocks_o * plan->blocks_c;
+    int64_t parts = MOST_TASKS, blocks = plan->sums.blocks_o * plan->sums.blocks_c;
     while (parts > 1 && (plan->total / parts < LEAST_PART || parts * blocks > MOST_TASKS)) parts /= 2;
     return parts;
 }
@@ -365,8 +263,8 @@ static int64_t parts_of(const taps_plan *plan)
 static int64_t most_weights(const ls_conv *conv, const ls_gemm_kernel *kernel)
 {
     int64_t taps = conv->window.kernel[0] * conv->window.kernel[1];
-    if (!kernel->halves) return taps > 1 ? SUM_BYTES : 0;
-    return taps > 1 ? INT64_MAX : 2 * SUM_BYTES;
+    if (!kernel->halves) return taps > 1 ? LS_DWEIGHT_SUM_BYTES : 0;
+    return taps > 1 ? INT64_MAX : 2 * LS_DWEIGHT_SUM_BYTES;
 }
 
 static int64_t weight_bytes(const ls_conv *conv, const ls_gemm_kernel *kernel)
@@ -393,29 +291,31 @@ ls_status ls_conv_dweight_taps(const ls_conv *conv, ls_pixels dy, ls_pixels x, c
 {
     const ls_window *w = &conv->window;
     const ls_gemm_kernel *kernel = kernel_for(conv);
-    taps_plan plan = {.conv = conv,
-                      .dw = dw,
+    taps_plan plan = {.sums = {.conv = conv,
+                               .dw = dw,
+                               .rows = kernel->a.width,
+                               .columns = kernel->b.width,
+                               .taps = w->kernel[0] * w->kernel[1]},
+                      .conv = conv,
                       .kernel = kernel,
                       .dy = {.pixels = dy, .grid = {conv->out[0], conv->out[1]}},
                       .x = {.pixels = x, .first = {-w->padding[0], -w->padding[1]}, .grid = {INT64_MAX, INT64_MAX}},
                       .line = spaced(conv, 1),
                       .height = spaced(conv, 0),
-                      .taps = w->kernel[0] * w->kernel[1],
                       .bytes = (int64_t)ls_dtype_size(kernel->panel)};
     plan.total = conv->n * plan.height * plan.line;
     plan.reach = (w->kernel[0] - 1) * w->dilation[0] * plan.line + (w->kernel[1] - 1) * w->dilation[1];
-    plan.sets = plan.taps > 1 ? kernel->half_step : 1;
-    cut_blocks(&plan);
+    plan.sets = plan.sums.taps > 1 ? kernel->half_step : 1;
+    ls_dweight_cut(&plan.sums, plan.sets);
     plan.part = ls_gemm_round_up(ceil_div(plan.total, parts_of(&plan)), kernel->kr);
-    plan.parts = ceil_div(plan.total, plan.part);
-    int64_t point_bytes = (plan.panels_o * kernel->a.width + plan.sets * plan.panels_c * kernel->b.width) * plan.bytes;
+    plan.sums.parts = ceil_div(plan.total, plan.part);
+    int64_t point_bytes =
+        (plan.sums.panels_o * kernel->a.width + plan.sets * plan.sums.panels_c * kernel->b.width) * plan.bytes;
     plan.chunk = larger(kernel->kr, smaller(CHUNK, PACKED_BYTES / point_bytes));
     plan.chunk = ls_gemm_round_up(ceil_div(plan.part, ceil_div(plan.part, plan.chunk)), kernel->kr);
-    int64_t sums = plan.panels_o * plan.panels_c * plan.taps * tile_bytes(kernel);
-    plan.sums = ls_scratch((ls_worker){0, 1}, 3, (size_t)(tasks_of(&plan) * sums));
-    if (!plan.sums) return ls_conv_out_of_memory(why);
+    if (!ls_dweight_take(&plan.sums)) return ls_conv_out_of_memory(why);
     ls_parallel(run_tasks, &plan, ls_parallel_width());
     if (atomic_load(&plan.out_of_memory)) return ls_conv_out_of_memory(why);
-    ls_parallel_for(plan.blocks_o * plan.blocks_c * plan.panels_o, 1, add_parts, &plan);
+    ls_dweight_add(&plan.sums);
     return LS_OK;
 }

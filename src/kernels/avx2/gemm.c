@@ -2,4 +2,6 @@
 #define ISA "avx2"
 #define TABLE ls_gemm_avx2
 #define ROWS 6
+#define POINT_ROWS 6
+#define POINT_CHANNELS 320
 #include "kernels/x86/gemm_fma.inc"

@@ -16,6 +16,8 @@ static const ls_gemm_blocks large = {
 #define ISA "avx512"
 #define TABLE ls_gemm_avx512
 #define ROWS 12
+#define POINT_ROWS 13 /* five, ten or twenty of these waste least for powers of two */
+#define POINT_CHANNELS 640
 #define EXTRAS .blocks = &large,
 #define IN_PLACE_COLUMNS 256
 #include "kernels/x86/gemm_fma.inc"

@@ -1,0 +1,203 @@
+/* conv_dweight_points.c - the gradient of a convolution for its weight from pixels in place.
+ *
+ *     dw [O, tap, C] = sum over points p of  dy [p, O]^T  x [pixel of the tap at p, C]
+ *
+ * Channels are contiguous in both images: a kernel reads rows and columns of a product of two pixels where they are. A
+ * tap sees a row of dy as one run of points, at equal distances in both images; points that see the border are left
+ * out. So nothing is packed, and no product is with zeros of a border.
+ *
+ * A task sums over a part of the rows of dy, a chunk that stays in L2 at a time, and keeps the sums of its block of dw
+ * in L2, too. The next chunk is fetched meanwhile. */
+#include "device/cpu/conv.h"
+
+#include "base/parallel.h"
+
+#include <stdatomic.h>
+
+#define CHUNK_BYTES (512 << 10) /* of both images, roughly */
+#define LEAST_CHUNK 128         /* points, roughly: they share loading and storing sums */
+#define LEAST_PART 1536         /* points whose sums are worth adding up later */
+#define MOST_TASKS 16           /* unless there are more blocks */
+
+typedef struct points_plan {
+    ls_dweight_sums sums;
+    const ls_gemm_over_points *kernel;
+    ls_walk walk; /* of y over x */
+    ls_pixels dy;
+    int64_t rows, part, chunk; /* of dy, in all images; of a part; of a chunk */
+    _Atomic int64_t next;
+    atomic_bool out_of_memory;
+} points_plan;
+
+static int64_t bytes_of(int64_t numbers)
+{
+    return numbers * (int64_t)sizeof(float);
+}
+
+/* Points along one dimension that see a pixel through a tap: [*begin, *end). */
+static void points_inside(const ls_walk *walk, int d, int64_t tap, int64_t *begin, int64_t *end)
+{
+    int64_t at = walk->origin[d] + tap * walk->tap_step[d], stride = walk->stride[d];
+    *begin = at < 0 ? ceil_div(-at, stride) : 0;
+    *end = at < walk->pixels.size[d] ? smaller(walk->grid[d], ceil_div(walk->pixels.size[d] - at, stride)) : 0;
+}
+
+/* The runs of points that a tap sees in rows [first, first + rows) of dy; runs that continue each other are one. */
+static int64_t list_runs(const points_plan *plan, int64_t tap, int64_t first, int64_t rows, ls_gemm_point_run *run)
+{
+    const ls_walk *walk = &plan->walk;
+    const ls_pixels *x = &walk->pixels, *dy = &plan->dy;
+    int64_t i = tap / walk->taps[1], j = tap % walk->taps[1], x_begin, x_end, y_begin, y_end, n = 0;
+    points_inside(walk, 0, i, &y_begin, &y_end);
+    points_inside(walk, 1, j, &x_begin, &x_end);
+    int64_t a_stride = bytes_of(dy->pixel), b_stride = bytes_of(x->pixel * walk->stride[1]);
+    for (int64_t r = first; r < first + rows && x_begin < x_end; r++) {
+        int64_t item = r / walk->grid[0], y = r % walk->grid[0];
+        if (y < y_begin || y >= y_end) continue;
+        int64_t row = y * walk->stride[0] + walk->origin[0] + i * walk->tap_step[0];
+        int64_t column = x_begin * walk->stride[1] + walk->origin[1] + j * walk->tap_step[1];
+        const char *a = dy->data + bytes_of(item * dy->item + y * dy->row + x_begin * dy->pixel);
+        const char *b = x->data + bytes_of(item * x->item + row * x->row + column * x->pixel);
+        ls_gemm_point_run *last = run + n - 1;
+        if (n && last->a + last->count * a_stride == a && last->b + last->count * b_stride == b)
+            last->count += x_end - x_begin;
+        else run[n++] = (ls_gemm_point_run){a, b, x_end - x_begin};
+    }
+    return n;
+}
+
+/* ---- Fetching ---------------------------------------------------------------------------------------------------- */
+
+/* Rows [first, first + rows) of an image, all images counted through, if there are no gaps in it. */
+static ls_gemm_ahead rows_of(const ls_pixels *p, int64_t first, int64_t rows)
+{
+    if (p->item != p->size[0] * p->row || rows <= 0) return (ls_gemm_ahead){0};
+    return (ls_gemm_ahead){p->data + bytes_of(first * p->row), bytes_of(rows * p->row) / 64};
+}
+
+/* Take up to `most` lines off what is to be fetched. */
+static ls_gemm_ahead take_lines(ls_gemm_ahead *all, int64_t most)
+{
+    ls_gemm_ahead taken = {all->at, smaller(all->lines, most)};
+    if (!taken.lines) return taken;
+    all->at += taken.lines * 64;
+    all->lines -= taken.lines;
+    return taken;
+}
+
+/* ---- A task ------------------------------------------------------------------------------------------------------ */
+
+typedef struct chunk {
+    int64_t first, rows;
+    bool begins;            /* the sums of the task */
+    ls_gemm_ahead ahead[2]; /* the next chunk */
+} chunk;
+
+static void multiply_chunk(const points_plan *plan, const ls_dweight_block *b, chunk *now, ls_gemm_point_run *run)
+{
+    const ls_dweight_sums *s = &plan->sums;
+    int64_t points = now->rows * plan->walk.grid[1], tile = s->rows * s->columns;
+    ls_gemm_points p = {.run = run,
+                        .a_stride = bytes_of(plan->dy.pixel),
+                        .b_stride = bytes_of(plan->walk.pixels.pixel * plan->walk.stride[1])};
+    for (int64_t tap = 0; tap < s->taps; tap++) {
+        p.runs = list_runs(plan, tap, now->first, now->rows, run);
+        for (int64_t c = 0; c < b->channels; c += s->columns) {
+            p.b_offset = bytes_of(ls_dweight_first(s, b->first_c + c, s->columns, s->conv->group_c));
+            for (int64_t o = 0; o < b->outputs; o += s->rows) {
+                p.a_offset = bytes_of(ls_dweight_first(s, b->first_o + o, s->rows, s->conv->group_o));
+                p.to = ls_dweight_panel(s, b, o / s->rows) + (c / s->columns * s->taps + tap) * tile;
+                p.from = now->begins ? NULL : p.to;
+                p.ahead = take_lines(&now->ahead[now->ahead[0].lines ? 0 : 1], points);
+                plan->kernel->sum(&p);
+            }
+        }
+    }
+}
+
+static int64_t claim(points_plan *plan)
+{
+    return smaller(atomic_fetch_add(&plan->next, 1), ls_dweight_tasks(&plan->sums));
+}
+
+/* Returns the task to run next, which is claimed early to fetch its first rows. */
+static int64_t run_task(points_plan *plan, ls_gemm_point_run *run, int64_t number)
+{
+    ls_dweight_block b = ls_dweight_block_of(&plan->sums, number);
+    int64_t begin = b.part * plan->part, end = smaller(plan->rows, begin + plan->part), next = 0;
+    bool all_channels = plan->sums.blocks_o * plan->sums.blocks_c == 1;
+    for (int64_t at = begin; at < end; at += plan->chunk) {
+        chunk now = {.first = at, .rows = smaller(plan->chunk, end - at), .begins = at == begin};
+        int64_t soon = at + now.rows;
+        if (soon == end) next = claim(plan), soon = ls_dweight_block_of(&plan->sums, next).part * plan->part;
+        int64_t rows = smaller(plan->chunk, plan->rows - soon), stride = plan->walk.stride[0];
+        if (all_channels) { /* x: roughly, by the rows in all images that belong to those of dy */
+            const ls_pixels *x = &plan->walk.pixels;
+            int64_t in_x = smaller(rows * stride, x->size[0] * plan->sums.conv->n - soon * stride);
+            now.ahead[0] = rows_of(&plan->dy, soon, rows);
+            now.ahead[1] = rows_of(x, soon * stride, in_x);
+        }
+        multiply_chunk(plan, &b, &now, run);
+    }
+    return next;
+}
+
+static void run_tasks(void *arg, ls_worker worker)
+{
+    points_plan *plan = arg;
+    ls_gemm_point_run *run = ls_scratch(worker, 0, (size_t)plan->chunk * sizeof *run);
+    if (!run) {
+        atomic_store(&plan->out_of_memory, true);
+        return;
+    }
+    for (int64_t task = claim(plan); task < ls_dweight_tasks(&plan->sums);) task = run_task(plan, run, task);
+}
+
+/* ---- Planning ---------------------------------------------------------------------------------------------------- */
+
+bool ls_conv_dweight_in_place(const ls_conv *conv, const ls_call *call)
+{
+    const ls_gemm_over_points *kernel = ls_gemm()->points_f32;
+    return kernel && conv->compute == LS_F32 && call->in[0]->dtype == LS_F32 && call->in[1]->dtype == LS_F32 &&
+           call->out[0]->dtype == LS_F32 && conv->window.groups == 1 && conv->group_o >= kernel->rows &&
+           conv->group_c >= kernel->columns && conv->group_o + conv->group_c <= kernel->channels && conv->n &&
+           conv->out[0] && conv->out[1];
+}
+
+/* Parts depend on sizes only; a power of two, since the workers often are one, too. */
+static int64_t parts_of(const points_plan *plan)
+{
+    int64_t parts = MOST_TASKS, blocks = plan->sums.blocks_o * plan->sums.blocks_c;
+    int64_t points = plan->rows * plan->walk.grid[1];
+    while (parts > 1 && (points / parts < LEAST_PART || parts * blocks > MOST_TASKS)) parts /= 2;
+    return parts;
+}
+
+ls_status ls_conv_dweight_points(const ls_conv *conv, ls_pixels dy, ls_pixels x, const ls_operand *dw, ls_message *why)
+{
+    const ls_gemm_over_points *kernel = ls_gemm()->points_f32;
+    points_plan plan = {.sums = {.conv = conv,
+                                 .dw = dw,
+                                 .rows = kernel->rows,
+                                 .columns = kernel->columns,
+                                 .within = true,
+                                 .taps = conv->window.kernel[0] * conv->window.kernel[1]},
+                        .kernel = kernel,
+                        .walk = ls_walk_forward(conv, x),
+                        .dy = dy,
+                        .rows = conv->n * conv->out[0]};
+    ls_dweight_cut(&plan.sums, 1);
+    plan.part = ceil_div(plan.rows, parts_of(&plan));
+    plan.sums.parts = ceil_div(plan.rows, plan.part);
+    int64_t outputs = smaller(conv->group_o, plan.sums.panels_o * kernel->rows);
+    int64_t channels = smaller(conv->group_c, plan.sums.panels_c * kernel->columns);
+    int64_t point = bytes_of(outputs + channels * plan.walk.stride[0] * plan.walk.stride[1]);
+    int64_t points = larger(LEAST_CHUNK, CHUNK_BYTES / point);
+    plan.chunk = smaller(plan.part, larger(1, points / conv->out[1]));
+    plan.chunk = ceil_div(plan.part, ceil_div(plan.part, plan.chunk));
+    if (!ls_dweight_take(&plan.sums)) return ls_conv_out_of_memory(why);
+    ls_parallel(run_tasks, &plan, ls_parallel_width());
+    if (atomic_load(&plan.out_of_memory)) return ls_conv_out_of_memory(why);
+    ls_dweight_add(&plan.sums);
+    return LS_OK;
+}
