@@ -21,13 +21,16 @@
  *   ls_vi_load_u8             as many bytes as there are lanes, widened
  *   ls_vi_bits(m), ls_vi_from_bits(b)   a mask as one bit per lane, the first lane lowest, and back
  *   ls_vf_keep_bits(b, x)     x where the lane's bit is set, else 0
- *   ls_vu_least_bits(x, y)    bits of the lanes where x >= y; both with LS_SIMD_MASKS, where masks are bits
+ *   ls_vf_fma_bits(b, x, y, z)  x y + z where the lane's bit is set, else z
+ *   ls_vu_least_bits(x, y)    bits of the lanes where x >= y; all with LS_SIMD_MASKS, where masks are bits
  *   ls_vi_load_bits4(p, m), ls_vi_store_bits4(p, m)   of four adjacent vectors; with LS_SIMD_BITS4
  *   ls_vi_store_bool4(p, a, b, c, d)  four masks as bytes, 1 where set
  *   ls_vf_load2_bf16, ls_vf_store2_bf16   of two adjacent vectors; with LS_SIMD_BF16_PAIRS, where that is cheaper
  *   ls_vf_flush2_bf16         such a store that may turn subnormal numbers into 0, for factors of instructions that
  *                             ignore them; with LS_SIMD_BF16_FLUSH, where that is cheaper
  *   ls_vf_flush_pairs_bf16    the same, but the first lanes of both, then the second ones, ...
+ *   ls_vf_flush2_bits_bf16, ls_vf_flush_pairs_bits_bf16   the same, with 0 where a bit is clear: those of the first
+ *                             vector are lowest
  *   ls_vf_stream, ls_vf_stream2_bf16   such stores past the caches; with LS_SIMD_STREAM. p is a multiple of
  *                             LS_SIMD_BYTES; ls_stream_end() before other threads may look
  *   ls_vf_split_bf16(x, v), ls_vf_join_bf16(v)   a vector of bf16 as two of f32, in an order of its own, and back
@@ -248,6 +251,11 @@ LS_SIMD ls_vf ls_vf_keep_bits(uint32_t bits, ls_vf x)
     return ls_vf_keep(ls_vi_from_bits(bits), x);
 }
 
+LS_SIMD ls_vf ls_vf_fma_bits(uint32_t bits, ls_vf a, ls_vf b, ls_vf c)
+{
+    return ls_vf_fma(ls_vf_keep_bits(bits, a), b, c);
+}
+
 LS_SIMD uint32_t ls_vu_least_bits(ls_vu x, uint32_t least)
 {
     return ls_vi_bits((ls_vi)(x >= least));
@@ -264,6 +272,16 @@ LS_SIMD void ls_vf_flush_pairs_bf16(uint16_t *p, ls_vf a, ls_vf b)
 {
     ls_vu pairs = ls_vf_bf16_bits(a) | ls_vf_bf16_bits(b) << 16;
     memcpy(p, &pairs, sizeof pairs);
+}
+
+LS_SIMD void ls_vf_flush2_bits_bf16(uint16_t *p, const ls_vf v[2], uint32_t bits)
+{
+    ls_vf_flush2_bf16(p, (ls_vf[2]){ls_vf_keep_bits(bits, v[0]), ls_vf_keep_bits(bits >> LS_VF_LANES, v[1])});
+}
+
+LS_SIMD void ls_vf_flush_pairs_bits_bf16(uint16_t *p, ls_vf a, ls_vf b, uint32_t bits)
+{
+    ls_vf_flush_pairs_bf16(p, ls_vf_keep_bits(bits, a), ls_vf_keep_bits(bits >> LS_VF_LANES, b));
 }
 #endif
 

@@ -27,6 +27,12 @@ LS_SIMD void ls_vf_exp2_fast4(ls_vf *t, int count)
     STEP(t[k] = (ls_vf)((ls_vu)p[k] + ((ls_vu)shifted[k] << 23))); /* at t = -127, f is 0 and p is 1: the result is 0 */
 #undef STEP
 }
+
+/* For results that are rounded to bf16. */
+LS_SIMD void ls_vf_exp2_half4(ls_vf *t, int count)
+{
+    ls_vf_exp2_fast4(t, count);
+}
 #endif
 
 #define LS_LOG2_E 1.44269504f

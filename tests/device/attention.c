@@ -302,6 +302,19 @@ static double tolerance_of(ls_dtype dtype)
     return dtype == LS_F64 ? 1e-12 : dtype == LS_F32 ? 4e-6 : dtype == LS_F16 ? 2e-3 : 1.5e-2;
 }
 
+static void check_results(const tensors *t, const setup *s, double tolerance)
+{
+    truth r = truth_of(t, s);
+    forward(t, s);
+    compare("o", &t->x[O], r.o, tolerance, s);
+    compare("lse", &t->x[LSE], r.lse, s->dtype == LS_BF16 ? 2e-4 : s->dtype == LS_F64 ? tolerance : 4e-6, s);
+    backward(t, s, true, true, true);
+    compare("dq", &t->x[DQ], r.dq, tolerance, s);
+    compare("dk", &t->x[DK], r.dk, tolerance, s);
+    compare("dv", &t->x[DV], r.dv, tolerance, s);
+    drop_truth(&r);
+}
+
 static void check_setup(setup s)
 {
     static const ls_dtype dtypes[] = {LS_F64, LS_F32, LS_BF16, LS_F16};
@@ -309,16 +322,7 @@ static void check_setup(setup s)
         s.dtype = dtypes[d];
         tensors t;
         make_all(&t, &s);
-        truth r = truth_of(&t, &s);
-        double tolerance = tolerance_of(s.dtype);
-        forward(&t, &s);
-        compare("o", &t.x[O], r.o, tolerance, &s);
-        compare("lse", &t.x[LSE], r.lse, s.dtype == LS_BF16 ? 2e-4 : s.dtype == LS_F64 ? tolerance : 4e-6, &s);
-        backward(&t, &s, true, true, true);
-        compare("dq", &t.x[DQ], r.dq, tolerance, &s);
-        compare("dk", &t.x[DK], r.dk, tolerance, &s);
-        compare("dv", &t.x[DV], r.dv, tolerance, &s);
-        drop_truth(&r);
+        check_results(&t, &s, tolerance_of(s.dtype));
         drop_all(&t);
     }
 }
@@ -372,6 +376,36 @@ static void masks_hide_keys(void)
         on_every_isa((setup){2, 2, 2, 28, 36, 16, 16, .mask = mask});
         on_every_isa((setup){2, 2, 1, 15, 23, 9, 16, .mask = mask, .causal = true, .dropout = 0.1});
     }
+}
+
+/* Make scores of some queries large, and add to those of others what makes all of their weights huge or tiny. */
+static void make_scores_wild(const tensors *t, const setup *s)
+{
+    const ls_operand *q = &t->x[Q], *mask = &t->x[MASK];
+    for (int64_t i = 0; i < s->queries; i++) {
+        for (int64_t h = 0; i % 7 == 3 && h < s->heads; h++)
+            for (int64_t d = 0; d < s->depth; d++)
+                set_flat(q, (size_t)(h * q->stride[1] + i * q->stride[2] + d), 64 * get(q, 0, h, i, d));
+        for (int64_t h = 0; i % 11 == 5 && h < s->heads; h++)
+            for (int64_t j = 0; j < s->keys; j++)
+                set_flat(mask, (size_t)(h * mask->stride[1] + i * mask->stride[2] + j * mask->stride[3]),
+                         (i % 2 ? 70 : -70) + get(mask, 0, h, i, j));
+    }
+}
+
+static void scores_may_be_large(void)
+{
+    setup s = {1, 2, 2, 70, 410, 64, 32, LS_BF16, FLOAT_PER_HEAD, .dropout = 0.1};
+    for (int isa = LS_ISA_COUNT - 1; isa >= 0; isa--)
+        if (ls_isa_usable((ls_isa)isa)) {
+            tensors t;
+            ls_isa_cap((ls_isa)isa);
+            make_all(&t, &s);
+            make_scores_wild(&t, &s);
+            check_results(&t, &s, tolerance_of(s.dtype));
+            drop_all(&t);
+        }
+    ls_isa_cap(LS_ISA_COUNT - 1);
 }
 
 static void causal_queries_see_the_past(void)
@@ -431,12 +465,13 @@ static void empty_tensors_are_fine(void)
 /* Each gradient, computed alone and on any number of threads, is the same to the last bit. */
 static void cutting_changes_nothing(void)
 {
-    static const ls_dtype dtypes[] = {LS_F64, LS_F32, LS_BF16};
-    for (int d = 0; d < 3; d++) {
-        setup s = {1, 1, 1, 250, 330, 16, 16, dtypes[d], BOOL_KEYS, .dropout = 0.1};
+    static const ls_dtype dtypes[] = {LS_F64, LS_F32, LS_BF16, LS_BF16};
+    for (int d = 0; d < 4; d++) {
+        setup s = {1, 1, 1, 250, 330, 16, 16, dtypes[d], d < 3 ? BOOL_KEYS : FLOAT_PER_HEAD, .dropout = 0.1};
         tensors whole, cut;
         make_all(&whole, &s);
         make_all(&cut, &s);
+        if (d == 3) make_scores_wild(&whole, &s), make_scores_wild(&cut, &s);
         ls_parallel_set_width(1);
         forward(&whole, &s);
         backward(&whole, &s, true, true, true);
@@ -564,6 +599,7 @@ int main(int argc, char **argv)
     CHECK_RUN(heads_share_keys);
     CHECK_RUN(rows_are_read_in_place);
     CHECK_RUN(masks_hide_keys);
+    CHECK_RUN(scores_may_be_large);
     CHECK_RUN(causal_queries_see_the_past);
     CHECK_RUN(dropout_draws_by_element);
     CHECK_RUN(sequences_end_at_their_length);

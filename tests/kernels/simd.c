@@ -151,6 +151,20 @@ static void exp2_fast_is_accurate(void)
     CHECK(exp2_fast(-INFINITY) == 0 && exp2_fast(-FLT_MAX) == 0 && exp2_fast(-0.0f) == 1 && isnan(exp2_fast(NAN)));
 }
 
+static void exp2_half_is_accurate_for_bf16(void)
+{
+    worst w = {0};
+    for (float t = -125.9f; t < 126.9f; t += 0.00137f) {
+        ls_vf v = ls_vf_set(t);
+        ls_vf_exp2_half4(&v, 1);
+        note(&w, t, v[0], exp2((double)t), 0);
+    }
+    CHECK_MSG(w.error <= 8e-5, "exp2(%.9g): relative error %.3g", (double)w.at, w.error);
+    ls_vf least[3] = {ls_vf_set(-INFINITY), ls_vf_set(-FLT_MAX), ls_vf_set(NAN)};
+    ls_vf_exp2_half4(least, 3);
+    CHECK(least[0][0] == 0 && least[1][0] == 0 && isnan(least[2][0]));
+}
+
 /* ---- conversions and bits ------------------------------------------------------------------------------------------
  */
 
@@ -184,7 +198,8 @@ static void halves_convert_like_scalars(void)
 static void pairs_round_like_single_vectors(void)
 {
     _Alignas(LS_SIMD_BYTES) uint16_t stored[2 * LS_VF_LANES], streamed[2 * LS_VF_LANES], joined[2 * LS_VF_LANES],
-        flushed[2 * LS_VF_LANES], paired[2 * LS_VF_LANES];
+        flushed[2 * LS_VF_LANES], paired[2 * LS_VF_LANES], some[2 * LS_VF_LANES], some_paired[2 * LS_VF_LANES];
+    const uint32_t some_bits = 0xa5c3962du;
     for (uint64_t bits = 0; bits < UINT32_MAX; bits += 39119 * LS_VF_LANES) {
         for (int subnormal = -1; subnormal < 2 * LS_VF_LANES; subnormal += LS_VF_LANES - 1) {
             ls_vf x[2];
@@ -196,6 +211,8 @@ static void pairs_round_like_single_vectors(void)
             ls_stream_end();
             ls_vf_flush2_bf16(flushed, x);
             ls_vf_flush_pairs_bf16(paired, x[0], x[1]);
+            ls_vf_flush2_bits_bf16(some, x, some_bits);
+            ls_vf_flush_pairs_bits_bf16(some_paired, x[0], x[1], some_bits);
             ls_vf back[2];
             ls_vu pair = ls_vf_join_bf16(x);
             ls_vf_split_bf16(pair, back);
@@ -206,7 +223,10 @@ static void pairs_round_like_single_vectors(void)
                           stored[i], streamed[i], joined[i]);
                 bool tiny = fpclassify(x[i / LS_VF_LANES][i % LS_VF_LANES]) == FP_SUBNORMAL;
                 CHECK_MSG(flushed[i] == want || (tiny && !(flushed[i] & 0x7fff)), "%04x: %04x", want, flushed[i]);
-                uint16_t pair_of = paired[i % LS_VF_LANES * 2 + i / LS_VF_LANES];
+                int at = i % LS_VF_LANES * 2 + i / LS_VF_LANES;
+                bool kept = some_bits >> i & 1;
+                CHECK(some[i] == (kept ? flushed[i] : 0) && some_paired[at] == (kept ? paired[at] : 0));
+                uint16_t pair_of = paired[at];
                 CHECK_MSG(pair_of == want || (tiny && !(pair_of & 0x7fff)), "%04x: %04x", want, pair_of);
             }
         }
@@ -294,6 +314,7 @@ int main(int argc, char **argv)
     LS_CASE_LIST(LS_CASE)
     CHECK_RUN(exp_negative_is_accurate);
     CHECK_RUN(exp2_fast_is_accurate);
+    CHECK_RUN(exp2_half_is_accurate_for_bf16);
     CHECK_RUN(halves_convert_like_scalars);
     CHECK_RUN(pairs_round_like_single_vectors);
     CHECK_RUN(parts_touch_only_their_lanes);

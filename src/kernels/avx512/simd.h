@@ -119,12 +119,26 @@ LS_SIMD void ls_vf_flush2_bf16(uint16_t *p, const ls_vf v[2])
     _mm512_storeu_si512(p, (__m512i)_mm512_cvtne2ps_pbh((__m512)v[1], (__m512)v[0]));
 }
 
-LS_SIMD void ls_vf_flush_pairs_bf16(uint16_t *p, ls_vf a, ls_vf b)
+LS_SIMD void ls_halves_store_pairs(uint16_t *p, __m512bh both)
 {
     const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
                                            21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-    __m512i both = (__m512i)_mm512_cvtne2ps_pbh((__m512)b, (__m512)a);
-    _mm512_storeu_si512(p, _mm512_permutexvar_epi16(order, both));
+    _mm512_storeu_si512(p, _mm512_permutexvar_epi16(order, (__m512i)both));
+}
+
+LS_SIMD void ls_vf_flush_pairs_bf16(uint16_t *p, ls_vf a, ls_vf b)
+{
+    ls_halves_store_pairs(p, _mm512_cvtne2ps_pbh((__m512)b, (__m512)a));
+}
+
+LS_SIMD void ls_vf_flush2_bits_bf16(uint16_t *p, const ls_vf v[2], uint32_t bits)
+{
+    _mm512_storeu_si512(p, (__m512i)_mm512_maskz_cvtne2ps_pbh(bits, (__m512)v[1], (__m512)v[0]));
+}
+
+LS_SIMD void ls_vf_flush_pairs_bits_bf16(uint16_t *p, ls_vf a, ls_vf b, uint32_t bits)
+{
+    ls_halves_store_pairs(p, _mm512_maskz_cvtne2ps_pbh(bits, (__m512)b, (__m512)a));
 }
 
 #define LS_SIMD_STREAM
@@ -190,6 +204,11 @@ LS_SIMD ls_vi ls_vi_from_bits(uint32_t bits)
 LS_SIMD ls_vf ls_vf_keep_bits(uint32_t bits, ls_vf x)
 {
     return (ls_vf)_mm512_maskz_mov_ps((__mmask16)bits, (__m512)x);
+}
+
+LS_SIMD ls_vf ls_vf_fma_bits(uint32_t bits, ls_vf a, ls_vf b, ls_vf c)
+{
+    return (ls_vf)_mm512_mask3_fmadd_ps((__m512)a, (__m512)b, (__m512)c, (__mmask16)bits);
 }
 
 LS_SIMD uint32_t ls_vu_least_bits(ls_vu x, uint32_t least)

@@ -34,4 +34,17 @@ LS_SIMD void ls_vf_exp2_fast4(ls_vf *t, int count)
 #undef STEP
 }
 
+/* The same to 8e-5, for results that are rounded to bf16, which loses up to 4e-3: in six. */
+LS_SIMD void ls_vf_exp2_half4(ls_vf *t, int count)
+{
+    ls_vf f[4], p[4];
+#define STEP(statement) LS_UNROLL for (int k = 0; k < count; k++) statement
+    STEP(f[k] = ls_vf_fraction(t[k]));
+    STEP(p[k] = ls_vf_fma(ls_vf_set(0.0780245215f), f[k], ls_vf_set(0.226067156f)));
+    STEP(p[k] = ls_vf_fma(p[k], f[k], ls_vf_set(0.695833564f)));
+    STEP(p[k] = ls_vf_fma(p[k], f[k], ls_vf_set(0.999925196f)));
+    STEP(t[k] = ls_vf_exp2_scale(p[k], t[k]));
+#undef STEP
+}
+
 #endif
