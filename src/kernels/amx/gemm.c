@@ -464,6 +464,7 @@ static inline __attribute__((always_inline)) void step_two_by_two(stepping *s, c
     TILE_LOAD(5, rows + 16 * s->a_stride, s->a_stride);
     SUM_ADVANCE(2, 1, 0, 5, 6);
     SUM_ADVANCE(3, 1, 1, 5, 7);
+    tile_keep_pace();
 }
 
 static inline __attribute__((always_inline)) void step_side_by_side(stepping *s, const char *rows, const uint32_t *b,
