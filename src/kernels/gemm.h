@@ -42,6 +42,9 @@ typedef struct ls_gemm_rows {
     int64_t stride;
     int64_t slices;
     const int64_t *offset;
+    /* (optional) Only where the kernel has in_place_run: row r begins r % in_place_run * stride bytes after
+     * start[r / in_place_run], counted from the first. */
+    const int64_t *start;
     ls_gemm_ahead ahead;
 } ls_gemm_rows;
 
@@ -145,9 +148,11 @@ typedef struct ls_gemm_kernel {
     ls_gemm_side half_b;
     int half_step;
     void (*halves)(const ls_gemm_halves *tiles); /* (optional) several of them */
-    /* (optional) The tiles of count * mr rows of A in place, which are all read, with panels of B. */
+    /* (optional) The tiles of count * in_place_rows rows of A in place, which are all read, with panels of B. */
     void (*in_place)(int64_t count, const ls_gemm_rows *a, const ls_gemm_panels *b, const ls_gemm_targets *to);
     int64_t in_place_columns; /* of C up to which that is faster than packing A first */
+    int in_place_rows;        /* of such a tile */
+    int in_place_run;         /* rows that may begin anywhere, together; 0: none */
     bool in_place_finishes;   /* it can do more with sums than store them */
     /* (optional) Columns of tiles: sums as in `tile`, and rounded to bf16. */
     ls_gemm_column_fn *column, *column_bf16;

@@ -188,15 +188,16 @@ static void larger_images(void)
 }
 
 /* Pixels multiplied in place: whole images and bands of one, borders of every width, kernel rows as one line, and rows
- * of points that end in the middle of a tile. */
+ * of points that end in the middle of a tile or are whole runs. */
 static void pixels_in_place(void)
 {
     static const conv_case direct[] = {
         {3, 32, 40, 19, 17, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}}, {2, 64, 33, 45, 22, 1, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
         {1, 32, 32, 30, 31, 1, {3, 3}, {1, 1}, {2, 2}, {2, 2}}, {5, 64, 100, 7, 7, 1, {1, 1}, {1, 1}, {0, 0}, {1, 1}},
         {2, 32, 64, 12, 41, 1, {5, 2}, {3, 1}, {0, 3}, {1, 1}}, {2, 64, 64, 13, 12, 2, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
-        {2, 8, 32, 33, 35, 1, {3, 3}, {2, 2}, {1, 1}, {1, 1}},  {1, 3, 64, 23, 30, 1, {7, 7}, {2, 2}, {3, 3}, {1, 1}},
-        {3, 256, 64, 9, 7, 1, {1, 1}, {1, 1}, {0, 0}, {1, 1}}};
+        {2, 8, 32, 33, 35, 1, {3, 3}, {2, 2}, {1, 1}, {1, 1}},  {3, 32, 40, 9, 14, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+        {1, 32, 32, 40, 28, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}}, {2, 32, 33, 14, 27, 1, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
+        {1, 3, 64, 23, 30, 1, {7, 7}, {2, 2}, {3, 3}, {1, 1}},  {3, 256, 64, 9, 7, 1, {1, 1}, {1, 1}, {0, 0}, {1, 1}}};
     for (size_t c = 0; c < sizeof direct / sizeof *direct; c++)
         for (int which = 0; which < 3; which++)
             for (int variant = 0; variant < 4; variant++) {

@@ -8,6 +8,10 @@
  *     points            . . . . .  - -   . . . . .                sums of points in the border ("-") are dropped
  *
  * A task copies its part of the image into this form, which stays in L2, and multiplies it with all panels of weights.
+ * Where a kernel takes short runs of points from anywhere, and these fill a row, no sums are computed in vain:
+ *
+ *     points            . . .|. . .      . . .|. . .             of six points: runs of three
+ *
  * With a stride of s, copied rows go to s planes in turn: within a plane, points are at equal distances again. With one
  * tap, no border and no stride, the image itself has that form and nothing is copied. */
 #include "device/cpu/conv.h"
@@ -37,6 +41,7 @@ typedef struct direct_plan {
     int64_t pitch;               /* elements from pixel to pixel of the copy */
     int64_t width, height;       /* pixels of a row; rows of an item in one plane */
     int64_t need;                /* rows that the points of one item see */
+    int64_t run;                 /* a row of points is runs of so many, without its border; 0: all points are one run */
     int64_t items, rows;         /* of a task: several whole images, or rows of the grid of one */
     int64_t parts, part_columns; /* of the columns: tasks for the same points */
     int64_t tasks;
@@ -71,14 +76,14 @@ static int64_t distance(const direct_plan *plan, int d, int64_t points)
 
 static int64_t points_in_row(const direct_plan *plan)
 {
-    return plan->width / plan->walk->stride[1];
+    return plan->run ? ls_gemm_round_up(plan->walk->grid[1], plan->run) : plan->width / plan->walk->stride[1];
 }
 
 /* Elements of a plane, including those that its last points see beyond it and those that the last tile reads unused. */
 static int64_t plane_elements(const direct_plan *plan)
 {
     int64_t beyond = larger(0, ceil_div(plan->need, plan->walk->stride[0]) - plan->height) + 1;
-    int64_t tile = plan->job->kernel->a.width * plan->walk->stride[1];
+    int64_t tile = plan->job->kernel->in_place_rows * plan->walk->stride[1];
     int64_t numbers = ((plan->items * plan->height + beyond) * plan->width + tile) * plan->pitch;
     return ls_gemm_round_up(numbers + plan->slices * plan->job->kernel->kr, 64);
 }
@@ -159,6 +164,7 @@ typedef struct direct_task {
     /* The same for the residual, if there is one. */
     void **residual, **valid_residual, **shifted_residual;
     int64_t valid_count;
+    int64_t *start;          /* of runs of points, in bytes of the copy */
     float *sums;             /* [valid_count, columns of a panel], if the kernel cannot finish them */
     ls_gathering *gathering; /* where the moments of its points go; NULL: not wanted */
     ls_gemm_moments *found;  /* [panels]: moments of the points that were multiplied last */
@@ -179,14 +185,16 @@ static bool kernel_finishes(const ls_gemm_job *job)
 
 static int64_t task_points(const direct_plan *plan)
 {
-    int64_t points = plan->copied ? plan->items * plan->height * points_in_row(plan) : plan->rows;
-    return ls_gemm_round_up(points, plan->job->kernel->a.width);
+    int64_t rows = plan->run ? plan->rows : plan->height;
+    int64_t points = plan->copied ? plan->items * rows * points_in_row(plan) : plan->rows;
+    return ls_gemm_round_up(points, plan->job->kernel->in_place_rows);
 }
 
 static int64_t copy_bytes(const direct_plan *plan)
 {
-    int64_t numbers = plan->copied ? plan->walk->stride[0] * plane_elements(plan)
-                                   : plan->job->kernel->a.width * plan->pitch; /* the last tile may have few rows */
+    int64_t numbers = plan->copied
+                          ? plan->walk->stride[0] * plane_elements(plan)
+                          : plan->job->kernel->in_place_rows * plan->pitch; /* the last tile may have few rows */
     return ls_gemm_round_up(numbers * plan->bytes, 64);
 }
 
@@ -196,14 +204,26 @@ static bool task_memory(const direct_plan *plan, ls_worker worker, direct_task *
     int64_t sums = kernel_finishes(plan->job) ? 0 : points * plan->job->kernel->b.width * (int64_t)sizeof(float);
     int64_t copy = copy_bytes(plan), panels = plan->part_columns / plan->job->kernel->b.width;
     int64_t found = plan->gatherings ? panels * (int64_t)sizeof(ls_gemm_moments) : 0;
-    char *memory = ls_scratch(worker, 0, (size_t)(copy + 6 * pointers + found + sums));
+    int64_t starts = plan->run ? pointers : 0;
+    char *memory = ls_scratch(worker, 0, (size_t)(copy + 6 * pointers + starts + found + sums));
     if (!memory) return false;
     char *behind = memory + copy + 6 * pointers;
-    *task = (direct_task){.copy = memory, .found = (ls_gemm_moments *)behind, .sums = (float *)(behind + found)};
+    *task = (direct_task){.copy = memory,
+                          .start = (int64_t *)behind,
+                          .found = (ls_gemm_moments *)(behind + starts),
+                          .sums = (float *)(behind + starts + found)};
     void ***lists[] = {&task->row,      &task->valid,          &task->shifted,
                        &task->residual, &task->valid_residual, &task->shifted_residual};
     for (int i = 0; i < 6; i++) *lists[i] = (void **)(memory + copy + i * pointers);
     return true;
+}
+
+/* Where the runs of points of a row of the copy begin. */
+static void locate_runs(const direct_plan *plan, int64_t row, int64_t *start)
+{
+    int64_t runs = points_in_row(plan) / plan->run, point = plan->walk->stride[1] * plan->pitch;
+    for (int64_t i = 0; i < runs; i++)
+        start[i] = (row * plan->width * plan->pitch + i * plan->run * point) * plan->bytes;
 }
 
 /* Destinations of the sums of the points. */
@@ -213,9 +233,12 @@ static void locate_points(const direct_plan *plan, direct_task *task, int64_t it
     const ls_gemm_sink *sink = &plan->job->sink;
     const int64_t *grid = plan->walk->grid;
     int64_t line = points_in_row(plan), at = 0;
-    task->tiles = ceil_div(((items - 1) * plan->height + rows) * line, plan->job->kernel->a.width);
+    int64_t mr = plan->job->kernel->in_place_rows;
+    int64_t between = plan->run ? rows : plan->height; /* rows from image to image */
+    task->tiles = ceil_div(((items - 1) * between + rows) * line, mr);
     for (int64_t i = 0; i < items; i++) {
-        for (int64_t r = 0; r < plan->height && (i + 1 < items || r < rows); r++, at += line) {
+        for (int64_t r = 0; r < between && (i + 1 < items || r < rows); r++, at += line) {
+            if (plan->run) locate_runs(plan, i * plan->height + r, task->start + at / plan->run);
             int64_t there = r < rows ? grid[1] : 0;
             if (there)
                 sink->locate(sink, 0, ((item + i) * grid[0] + y + r) * grid[1], there, task->row + at,
@@ -223,14 +246,15 @@ static void locate_points(const direct_plan *plan, direct_task *task, int64_t it
             for (int64_t x = there; x < line; x++) task->row[at + x] = task->residual[at + x] = NULL;
         }
     }
-    for (; at < task->tiles * plan->job->kernel->a.width; at++) task->row[at] = task->residual[at] = NULL;
+    for (int64_t i = at; plan->run && i < task->tiles * mr; i += plan->run) task->start[i / plan->run] = 0;
+    for (; at < task->tiles * mr; at++) task->row[at] = task->residual[at] = NULL;
 }
 
 /* Collect the rows that pass through sums in f32, which are contiguous, in point order. */
 static void collect_valid(const direct_plan *plan, direct_task *task)
 {
     int64_t n = 0;
-    for (int64_t i = 0; i < task->tiles * plan->job->kernel->a.width; i++) {
+    for (int64_t i = 0; i < task->tiles * plan->job->kernel->in_place_rows; i++) {
         if (!task->row[i]) continue;
         task->valid[n] = task->row[i];
         if (plan->job->sink.pre) task->valid_residual[n] = task->residual[i];
@@ -261,7 +285,7 @@ static bool may_stream(const direct_plan *plan, const direct_task *task)
     int64_t from = job->kernel->blocks ? job->kernel->blocks->in_place_stream_bytes : 0;
     if (!from || bytes < from) return false;
     uintptr_t any = 0;
-    for (int64_t i = 0; i < task->tiles * job->kernel->a.width; i++) any |= (uintptr_t)task->row[i];
+    for (int64_t i = 0; i < task->tiles * job->kernel->in_place_rows; i++) any |= (uintptr_t)task->row[i];
     return any % 64 == 0;
 }
 
@@ -276,7 +300,7 @@ static bool rows_scattered(const direct_plan *plan, const direct_task *task)
 static int64_t count_points(const direct_plan *plan, const direct_task *task)
 {
     int64_t n = 0;
-    for (int64_t i = 0; i < task->tiles * plan->job->kernel->a.width; i++) n += task->row[i] != NULL;
+    for (int64_t i = 0; i < task->tiles * plan->job->kernel->in_place_rows; i++) n += task->row[i] != NULL;
     return n;
 }
 
@@ -313,7 +337,8 @@ static void multiply(const direct_plan *plan, direct_task *task, int64_t part)
     ls_gemm_rows a = {.first = task->first,
                       .stride = plan->pitch * plan->walk->stride[1] * plan->bytes,
                       .slices = plan->slices,
-                      .offset = plan->offset};
+                      .offset = plan->offset,
+                      .start = plan->run ? task->start : NULL};
     ls_gemm_targets to = targets_of(plan, task);
     bool apart = !plan->dropped && !kernel_finishes(job);
     int64_t end = smaller(job->n, (part + 1) * plan->part_columns), points = 0;
@@ -389,7 +414,7 @@ static void run_copied(const direct_plan *plan, direct_task *task, int64_t numbe
 static void run_in_image(const direct_plan *plan, direct_task *task, int64_t number, int64_t part)
 {
     const ls_gemm_sink *sink = &plan->job->sink;
-    int64_t mr = plan->job->kernel->a.width, stride = plan->pitch * plan->bytes;
+    int64_t mr = plan->job->kernel->in_place_rows, stride = plan->pitch * plan->bytes;
     int64_t first = number * plan->rows, count = smaller(plan->rows, plan->job->m - first), whole = count / mr * mr;
     const char *image = plan->walk->pixels.data;
     if (whole) {
@@ -444,13 +469,17 @@ static void cut_points(direct_plan *plan, int64_t images, int64_t wanted)
         most = larger(IMAGE_BYTES / pixel, LEAST_POINTS);
         plan->items = 1;
         most = larger(LEAST_POINTS, smaller(most, ceil_div(plan->job->m, wanted)));
-        plan->rows = ls_gemm_round_up(ceil_div(plan->job->m, ceil_div(plan->job->m, most)), plan->job->kernel->a.width);
+        plan->rows =
+            ls_gemm_round_up(ceil_div(plan->job->m, ceil_div(plan->job->m, most)), plan->job->kernel->in_place_rows);
         plan->tasks = ceil_div(plan->job->m, plan->rows);
         return;
     }
     plan->width = distance(plan, 1, walk->grid[1]);
     plan->height = distance(plan, 0, walk->grid[0]) / walk->stride[0];
-    int64_t line = points_in_row(plan), per_image = plan->height * line;
+    int64_t per_image = plan->height * points_in_row(plan), run = plan->job->kernel->in_place_run;
+    if (run && walk->grid[0] * ls_gemm_round_up(walk->grid[1], run) < per_image) plan->run = run;
+    int64_t line = points_in_row(plan);
+    if (plan->run) per_image = walk->grid[0] * line;
     most = larger(LEAST_POINTS, smaller(most, ceil_div(images * per_image, wanted)));
     plan->rows = walk->grid[0];
     plan->items = larger(1, smaller(images, most / per_image));

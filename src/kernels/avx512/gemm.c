@@ -1,4 +1,4 @@
-/* gemm.c - matrix products with AVX-512: 24 of 32 registers hold sums. */
+/* gemm.c - matrix products with AVX-512: 24 of 32 registers hold sums, 28 if rows are multiplied in place. */
 #include "kernels/gemm.h"
 
 /* L2 is large and feeds a tile fast enough: panels of B need not stay in L1, and blocks of A are larger, so that
@@ -16,7 +16,9 @@ static const ls_gemm_blocks large = {
 #define ISA "avx512"
 #define TABLE ls_gemm_avx512
 #define ROWS 12
-#define POINT_ROWS 13 /* five, ten or twenty of these waste least for powers of two */
+#define IN_PLACE_ROWS 14
+#define IN_PLACE_RUN 7 /* divides rows of points of the photos that networks are made for: 112, 56, 28, 14, 7 */
+#define POINT_ROWS 13  /* five, ten or twenty of these waste least for powers of two */
 #define POINT_CHANNELS 640
 #define EXTRAS .blocks = &large,
 #define IN_PLACE_COLUMNS 256
