@@ -11,7 +11,7 @@
 #include "vector.cuh"
 
 enum { TABLES = 3, LANE_ELEMENTS = 32, WARP_ELEMENTS = 32 * LANE_ELEMENTS, WARPS = 8 };
-enum { FORWARD_BLOCKS = 4 };                /* on a processor: as many rows are on their way at once */
+enum { FORWARD_WARPS = 2, FORWARD_BLOCKS = 16 }; /* of a block, and blocks on a processor: rows on their way at once */
 enum { GRADE_WARPS = 4, GRADE_BLOCKS = 3 }; /* of a block, and blocks on a processor: sums of columns fill registers */
 
 /* Rows of n elements without gaps, `pitch` elements apart. */
@@ -137,13 +137,14 @@ static __device__ __forceinline__ void read_source(const source &s, int64_t row,
 }
 
 template <typename T, int KIND>
-static __global__ void __launch_bounds__(32 * WARPS, sizeof(T) < 4 ? 4 : 2)
+static __global__ void __launch_bounds__(32 * FORWARD_WARPS, sizeof(T) < 4 ? FORWARD_BLOCKS : FORWARD_BLOCKS / 2)
     normalise_warp(const __grid_constant__ forward f)
 {
     const int N = whole<T>::N, VECTORS = LANE_ELEMENTS / N;
     int n = (int)f.n, lane = threadIdx.x % 32, first = lane * N;
-    int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
-    if (row >= f.rows) return;
+    /* From the end: what the last operator wrote there is still in the cache. */
+    int64_t row = f.rows - 1 - ((int64_t)blockIdx.x * FORWARD_WARPS + threadIdx.x / 32);
+    if (row < 0) return;
     vector<T, N> v[VECTORS];
     float sum = 0, squares = 0;
     read_source<T, N, VECTORS, KIND>(f.from, row, n, f.kept, v);
@@ -512,11 +513,11 @@ template <typename T> static bool warp_can(const forward &f)
 template <typename T> struct on_warps {
     static void forward_rows(cudaStream_t stream, const forward &f)
     {
-        unsigned blocks = (unsigned)((f.rows + WARPS - 1) / WARPS);
-        if (f.from.tables) normalise_warp<T, PICKED><<<blocks, 32 * WARPS, 0, stream>>>(f);
-        else if (!f.from.residual.data) normalise_warp<T, PLAIN><<<blocks, 32 * WARPS, 0, stream>>>(f);
-        else if (!f.from.drop.below) normalise_warp<T, ADDED><<<blocks, 32 * WARPS, 0, stream>>>(f);
-        else normalise_warp<T, DROPPED><<<blocks, 32 * WARPS, 0, stream>>>(f);
+        unsigned blocks = (unsigned)((f.rows + FORWARD_WARPS - 1) / FORWARD_WARPS);
+        if (f.from.tables) normalise_warp<T, PICKED><<<blocks, 32 * FORWARD_WARPS, 0, stream>>>(f);
+        else if (!f.from.residual.data) normalise_warp<T, PLAIN><<<blocks, 32 * FORWARD_WARPS, 0, stream>>>(f);
+        else if (!f.from.drop.below) normalise_warp<T, ADDED><<<blocks, 32 * FORWARD_WARPS, 0, stream>>>(f);
+        else normalise_warp<T, DROPPED><<<blocks, 32 * FORWARD_WARPS, 0, stream>>>(f);
     }
     static void backward_rows(cudaStream_t stream, const backward &b, unsigned blocks)
     {
