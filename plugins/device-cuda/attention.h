@@ -29,7 +29,8 @@ typedef struct attention {
     int64_t lengths_stride; /* in elements */
     bool lengths_i64;
     attention_heads d_o, dq, dk, dv; /* of the gradient */
-    cuda_fault_site fault;           /* for lengths beyond the sequences */
+    float *sums;           /* [2 B,3,H,D]: dq, dk and dv, added up over parts of their rows; NULL: not wanted */
+    cuda_fault_site fault; /* for lengths beyond the sequences */
 } attention;
 
 #ifdef __cplusplus

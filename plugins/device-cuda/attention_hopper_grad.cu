@@ -4,6 +4,8 @@
  * gradient of queries too; else a second kernel, which has queries and walks over keys, makes that, and computes the
  * scores again. */
 #include "attention_hopper.cuh"
+#include "mma.cuh"
+#include "row_sums.h"
 
 /* delta [B,H,queries] = sum of do o over a row, times the share that dropout keeps: eight lanes a row. Block (x, y): 32
  * heads of rows, batch. */
@@ -50,7 +52,10 @@ template <int PANELS> struct back {
         /* of a pair: gradients of scores, twice, and sums that the other block sent, for three tiles */
         PAIR_DS = DKV_END,
         PAIR_SENT = PAIR_DS + 2 * BYTES,
-        PAIR_END = PAIR_SENT + GROUPS * TILE * TILE * 4,
+        PAIR_DQ = PAIR_SENT + GROUPS * TILE * TILE * 4, /* through which a tile passes */
+        PAIR_SUMS = PAIR_DQ + TILE_BYTES,               /* of the rows of each warp: of dq, dk, dv */
+        SUMS_BYTES = GROUPS * 4 * TILE * 4,
+        PAIR_END = PAIR_SUMS + 3 * SUMS_BYTES,
     };
 };
 
@@ -174,12 +179,35 @@ template <int PANELS> static size_t keys_bytes(const attention *a, bool pair)
            2 * (((size_t)a->queries + TILE - 1) / TILE * TILE) * sizeof(float);
 }
 
+/* Sums over the 16 rows of a warp that store_rows() has left in shared memory, to the warp's row of [warps, 64]: a
+ * product with ones. */
+template <typename T> static __device__ __forceinline__ void add_up_rows(uint32_t shared, uint8_t *sums)
+{
+    float *to = (float *)sums + (threadIdx.x >> 5) * TILE;
+    int lane = threadIdx.x & 31, row = (threadIdx.x >> 5 & 3) * 16 + (lane & 15);
+    uint32_t one = tensor_core<T>::pack(1, 1);
+    const uint32_t ones[4] = {one, one, one, one};
+#pragma unroll
+    for (int k = 0; k < 4; k++) { /* 16 columns */
+        uint32_t x[4];
+        float left[4] = {0, 0, 0, 0}, right[4] = {0, 0, 0, 0};
+        load_square_down(x, shared + swizzled(row, k * 2 + (lane >> 4)));
+        multiply(left, ones, x[0], x[1], T());
+        multiply(right, ones, x[2], x[3], T());
+        if (lane >= 4) continue; /* all rows are the same */
+        *(float2 *)(to + k * 16 + lane * 2) = make_float2(left[0], left[1]);
+        *(float2 *)(to + k * 16 + 8 + lane * 2) = make_float2(right[0], right[1]);
+    }
+    __syncwarp();
+}
+
 /* Gradients of keys and values. Block (x, y, z): 192 keys (128 of two panels), head, batch. Scores lie transposed: keys
  * are rows.
  *
  * Two blocks that have all keys of a head between them (PAIR, a cluster) also make the gradient of queries: each
  * multiplies the gradients of its scores, which pass through shared memory, by its keys, and sends the sums of three
- * tiles of queries to the other, then adds those of its own three to what it was sent. */
+ * tiles of queries to the other, then adds those of its own three to what it was sent. They also add up the rows of
+ * what they write, for a.sums. */
 template <typename T, bool DROP, int PANELS, bool PAIR>
 static __global__ void __launch_bounds__(back<PANELS>::THREADS, 1)
     grade_keys(const __grid_constant__ attention a, const float *__restrict__ delta)
@@ -244,7 +272,7 @@ static __global__ void __launch_bounds__(back<PANELS>::THREADS, 1)
     float keep = DROP ? (float)a.drop.scale : 1.0f, factor = keep * (float)a.scale;
     /* The gradient of the queries of a tile, by one warpgroup. */
     auto grade_queries_of = [&](int round) {
-        int t = tile_of(round), row0 = t * TILE + warp * 16 + (lane >> 2), key_tiles = (keys - first + TILE - 1) / TILE;
+        int t = tile_of(round), key_tiles = (keys - first + TILE - 1) / TILE;
         float dq[32];
         if (t < tiles) {
             uint64_t scores = matrix_at(base + in::PAIR_DS + (uint32_t)(round & 1) * in::BYTES),
@@ -274,16 +302,14 @@ static __global__ void __launch_bounds__(back<PANELS>::THREADS, 1)
             return;
         }
         const float *sent = (const float *)(shared + in::PAIR_SENT + place);
-        T *to = head_at<T>(a.dq, b, h) + row0 * a.dq.row + (lane & 3) * 2;
 #pragma unroll
         for (int j = 0; j < 8; j++) {
-            if (j * 8 >= a.depth) break; /* of shorter heads there is no more */
             float4 more = *(const float4 *)(sent + j * 512);
-            uint32_t upper = core::pack((dq[j * 4] + more.x) * factor, (dq[j * 4 + 1] + more.y) * factor);
-            uint32_t lower = core::pack((dq[j * 4 + 2] + more.z) * factor, (dq[j * 4 + 3] + more.w) * factor);
-            if (row0 < a.queries) *(uint32_t *)(to + j * 8) = upper;
-            if (row0 + 8 < a.queries) *(uint32_t *)(to + 8 * a.dq.row + j * 8) = lower;
+            dq[j * 4] += more.x, dq[j * 4 + 1] += more.y, dq[j * 4 + 2] += more.z, dq[j * 4 + 3] += more.w;
         }
+        store_rows<T>(base + in::PAIR_DQ, shared + in::PAIR_DQ, dq, factor, factor, rows_of<T>(a.dq, b, h, a.depth),
+                      t * TILE, (int)a.queries);
+        if (a.sums) add_up_rows<T>(base + in::PAIR_DQ, shared + in::PAIR_SUMS);
     };
     if (PAIR) cluster_wait(); /* the other block has begun */
     for (int round = 0; round < rounds; round++) {
@@ -383,8 +409,19 @@ static __global__ void __launch_bounds__(back<PANELS>::THREADS, 1)
     uint32_t through = in::DKV_RING + (uint32_t)group * TILE_BYTES;
     store_panels<T>(base + through, shared + through, dk, factor, factor, rows_of<T>(a.dk, b, h, a.depth), mine,
                     (int)a.keys);
+    if (PAIR && a.sums) add_up_rows<T>(base + through, shared + in::PAIR_SUMS + in::SUMS_BYTES);
     store_panels<T>(base + through, shared + through, dv, keep, keep, rows_of<T>(a.dv, b, h, a.value_depth), mine,
                     (int)a.keys);
+    if (!PAIR || !a.sums) return;
+    add_up_rows<T>(base + through, shared + in::PAIR_SUMS + 2 * in::SUMS_BYTES);
+    __syncthreads();
+    int of = threadIdx.x / TILE, column = threadIdx.x % TILE;
+    if (of >= 3 || column >= a.depth) return;
+    const float *sums = (const float *)(shared + in::PAIR_SUMS + of * in::SUMS_BYTES) + column;
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < in::GROUPS * 4; i++) sum += sums[i * TILE];
+    a.sums[(((b * 2 + rank) * 3 + of) * a.heads + h) * a.depth + column] = sum;
 }
 
 /* ---- Launching --------------------------------------------------------------------------------------------------- */
@@ -442,13 +479,31 @@ static ls_status backward_of(cudaStream_t stream, const attention *a, float *del
     return a->drop.below ? backward<T, true>(stream, a, delta, why) : backward<T, false>(stream, a, delta, why);
 }
 
-extern "C" ls_status cuda_attention_fast_grad(cuda_device *d, cudaStream_t stream, const attention *a, ls_message *why)
+/* Are the gradients the three parts of rows that one projection wrote side by side, without gaps? */
+static bool is_side_by_side(const attention *a)
 {
+    int64_t width = a->heads * a->depth, pitch = 3 * width;
+    const attention_heads *parts[] = {&a->dq, &a->dk, &a->dv};
+    bool fits = a->depth == a->value_depth;
+    for (int i = 0; i < 3; i++)
+        fits = fits && parts[i]->data == (char *)a->dq.data + i * width * 2 && parts[i]->head == a->depth &&
+               parts[i]->row == pitch && parts[i]->batch == a->queries * pitch;
+    return fits;
+}
+
+extern "C" ls_status cuda_attention_fast_grad(cuda_device *d, cudaStream_t stream, const attention *given,
+                                              ls_message *why)
+{
+    attention a = *given;
     ls_workspace space = {};
-    CUDA_TRY(cuda_take(d, (size_t)(a->batch * a->heads * a->queries) * sizeof(float), &space, why));
+    CUDA_TRY(cuda_take(d, (size_t)(a.batch * a.heads * a.queries) * sizeof(float), &space, why));
     float *delta = (float *)space.address;
+    if (is_pair(&a) && is_side_by_side(&a)) {
+        cuda_row_sums of = {a.dq.data, a.dq.dtype, a.batch * a.queries, 3 * a.heads * a.depth};
+        a.sums = cuda_leave_sums(d, stream, of, 2 * a.batch);
+    }
     ls_status status =
-        a->q.dtype == LS_BF16 ? backward_of<bf16>(stream, a, delta, why) : backward_of<f16>(stream, a, delta, why);
+        a.q.dtype == LS_BF16 ? backward_of<bf16>(stream, &a, delta, why) : backward_of<f16>(stream, &a, delta, why);
     cuda_give(d, space);
     return status;
 }

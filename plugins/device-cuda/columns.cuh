@@ -46,6 +46,7 @@ static __global__ void __launch_bounds__(1024)
     __shared__ W sums[32][33];
     int64_t column = (int64_t)blockIdx.x * 32 + threadIdx.x;
     W sum = 0;
+    let_sums_begin(); /* those of the next operator, if it follows at once */
 #if __CUDA_ARCH__ >= 900
     cudaGridDependencySynchronize(); /* until everything before has ended, and its chunks are there */
 #endif

@@ -14,11 +14,12 @@
 extern "C" {
 #endif
 
-typedef struct cuda_blas cuda_blas;       /* cuBLASLt: handle and chosen algorithms (blas.c) */
-typedef struct cuda_dnn cuda_dnn;         /* cuDNN: handle and plans (dnn.c) */
-typedef struct cuda_fault cuda_fault;     /* data that kernels could not use (fault.h) */
-typedef struct cuda_recent cuda_recent;   /* the operators submitted last (recent.c) */
-typedef struct cuda_profile cuda_profile; /* how long operators take (profile.h) */
+typedef struct cuda_blas cuda_blas;           /* cuBLASLt: handle and chosen algorithms (blas.c) */
+typedef struct cuda_dnn cuda_dnn;             /* cuDNN: handle and plans (dnn.c) */
+typedef struct cuda_fault cuda_fault;         /* data that kernels could not use (fault.h) */
+typedef struct cuda_recent cuda_recent;       /* the operators submitted last (recent.c) */
+typedef struct cuda_profile cuda_profile;     /* how long operators take (profile.h) */
+typedef struct cuda_left_sums cuda_left_sums; /* for gradients of biases (row_sums.h) */
 
 typedef struct cuda_device {
     const ls_host *host;
@@ -36,6 +37,7 @@ typedef struct cuda_device {
     cuda_profile *profile;      /* NULL unless LOCKSTEP_CUDA_PROFILE is set */
     cuda_blas *blas;            /* made by the first product */
     cuda_dnn *dnn;              /* made by the first convolution */
+    cuda_left_sums *left_sums;  /* made by the first operator that leaves some */
     bool host_ran[LS_OP_COUNT]; /* operators that ran on the host, for want of a kernel */
     uint64_t host_calls;        /* how often that was */
     uint64_t calls;             /* operators, copies and collectives so far: cuda_count_call() */

@@ -8,6 +8,7 @@
 #include "columns.cuh"
 #include "dropout.cuh"
 #include "fault.h"
+#include "row_sums.h"
 #include "vector.cuh"
 
 enum { TABLES = 3, LANE_ELEMENTS = 32, WARP_ELEMENTS = 32 * LANE_ELEMENTS, WARPS = 8 };
@@ -263,6 +264,7 @@ typedef struct backward {
     const void *mean, *rstd;         /* [rows] of the wide type */
     const void *weight;              /* [n]; NULL: 1 */
     void *dweight_part, *dbias_part; /* [chunks, n] of the wide type; NULL: not wanted */
+    float *last_part;                /* the same of dx, or of dsum without one; of a warp per row only */
     int64_t rows, n, chunk;          /* rows of a chunk; of a block per row only */
     bool accumulate;                 /* dsum holds what comes from elsewhere */
     dropping drop;
@@ -278,10 +280,16 @@ static __global__ void __launch_bounds__(32 * GRADE_WARPS, GRADE_BLOCKS) grade_w
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     let_sums_begin();
     float dweight[VECTORS][N], dbias[VECTORS][N];
+    /* Sums of the last gradient, four of a lane side by side: registers have no room for more. */
+    __shared__ float4 last[GRADE_WARPS][WARP_ELEMENTS / 4];
+    float4 *mine = last[warp] + lane;
 #pragma unroll
-    for (int k = 0; k < VECTORS; k++)
+    for (int k = 0; k < VECTORS; k++) {
 #pragma unroll
         for (int i = 0; i < N; i++) dweight[k][i] = dbias[k][i] = 0;
+#pragma unroll
+        for (int part = 0; part < N / 4; part++) mine[(k * N / 4 + part) * 32] = make_float4(0, 0, 0, 0);
+    }
     int64_t step = (int64_t)gridDim.x * GRADE_WARPS;
     for (int64_t row = (int64_t)warp * gridDim.x + blockIdx.x; row < b.rows; row += step) {
         vector<T, N> dy[VECTORS], x[VECTORS];
@@ -341,8 +349,7 @@ static __global__ void __launch_bounds__(32 * GRADE_WARPS, GRADE_BLOCKS) grade_w
 #pragma unroll
             for (int i = 0; i < N; i += 2) put_two<T>(d.at + i, v[i], v[i + 1]);
             if (b.dsum.data) *(vector<T, N> *)(row_at<T>(b.dsum, row) + column) = d;
-            if (!b.dx.data) continue;
-            if (b.drop.below) {
+            if (b.dx.data && b.drop.below) {
                 float scale = (float)b.drop.scale;
 #pragma unroll
                 for (int part = 0; part < N; part += 4) {
@@ -354,10 +361,17 @@ static __global__ void __launch_bounds__(32 * GRADE_WARPS, GRADE_BLOCKS) grade_w
                                    dropped >> i & 2 ? 0.0f : as<float>(d.at[part + i + 1]) * scale);
                 }
             }
-            *(vector<T, N> *)(row_at<T>(b.dx, row) + column) = d;
+            if (b.dx.data) *(vector<T, N> *)(row_at<T>(b.dx, row) + column) = d;
+            if (!b.last_part) continue;
+#pragma unroll
+            for (int part = 0; part < N / 4; part++) {
+                float4 *sum = mine + (k * N / 4 + part) * 32, four = *sum;
+                const T *from = d.at + part * 4;
+                *sum = make_float4(four.x + as<float>(from[0]), four.y + as<float>(from[1]),
+                                   four.z + as<float>(from[2]), four.w + as<float>(from[3]));
+            }
         }
     }
-    if (!b.dweight_part) return;
     /* The warps' sums, added one warp after the other. */
     __shared__ float total[2][WARP_ELEMENTS];
     for (int turn = 0; turn < GRADE_WARPS; turn++) {
@@ -375,8 +389,13 @@ static __global__ void __launch_bounds__(32 * GRADE_WARPS, GRADE_BLOCKS) grade_w
     __syncthreads();
     for (int column = threadIdx.x; column < b.n; column += 32 * GRADE_WARPS) {
         int at = (column / (32 * N) * N + column % N) * 32 + column / N % 32;
-        ((float *)b.dweight_part)[blockIdx.x * b.n + column] = total[0][at];
-        ((float *)b.dbias_part)[blockIdx.x * b.n + column] = total[1][at];
+        if (b.dweight_part) ((float *)b.dweight_part)[blockIdx.x * b.n + column] = total[0][at];
+        if (b.dbias_part) ((float *)b.dbias_part)[blockIdx.x * b.n + column] = total[1][at];
+        if (!b.last_part) continue;
+        int place = (column / (32 * N) * (N / 4) + column % N / 4) * 128 + column / N % 32 * 4 + column % 4;
+        float sum = 0;
+        for (int i = 0; i < GRADE_WARPS; i++) sum += ((const float *)last[i])[place];
+        b.last_part[blockIdx.x * b.n + column] = sum;
     }
 }
 
@@ -645,14 +664,24 @@ template <typename T> static bool warp_can(const backward &b)
            is_aligned<T>(&b.dsum, b.n) && is_aligned<T>(&b.dx, b.n);
 }
 
+/* Memory for sums of the gradient of x, dx, or dsum without dropout: x is what a linear layer wrote. */
+static float *sums_for_linear(cuda_device *d, cudaStream_t stream, const ls_call *call, const backward &b,
+                              int64_t chunks)
+{
+    const row_set *last = b.dx.data ? &b.dx : &b.dsum;
+    cuda_row_sums of = {last->data, call->in[0]->dtype, b.rows, b.n};
+    bool leaves = call->op == LS_OP_dropout_add_layer_norm_grad && last->data && last->pitch == b.n;
+    return leaves ? cuda_leave_sums(d, stream, of, chunks) : NULL;
+}
+
 typedef struct vector_gradients {
     const ls_operand *dweight, *dbias;
     bool accumulate_dweight, accumulate_dbias;
 } vector_gradients;
 
 template <typename T>
-static ls_status grade_rows(cuda_device *d, cudaStream_t stream, backward b, const vector_gradients *to,
-                            ls_message *why)
+static ls_status grade_rows(cuda_device *d, cudaStream_t stream, const ls_call *call, backward b,
+                            const vector_gradients *to, ls_message *why)
 {
     typedef typename wide<T>::type W;
     bool sums = to->dweight || to->dbias, warps = warp_can<T>(b);
@@ -666,6 +695,7 @@ static ls_status grade_rows(cuda_device *d, cudaStream_t stream, backward b, con
         b.dweight_part = space.address;
         b.dbias_part = (W *)space.address + chunks * b.n;
     }
+    if (warps) b.last_part = sums_for_linear(d, stream, call, b, chunks);
     if (warps) on_warps<T>::backward_rows(stream, b, (unsigned)chunks);
     else if (b.dsum.data || b.dx.data) grade_block<T><<<row_blocks(d, b.rows), 32 * WARPS, 0, stream>>>(b);
     if (!warps && sums)
@@ -693,7 +723,7 @@ static ls_status differentiate(cuda_device *d, cudaStream_t stream, const ls_cal
         return cuda_on_host(d, stream, call, why);
     coefficients kept = {};
     ls_status status = coefficient(d, stream, weight, b->n, wide_type_of(dy->dtype), &kept, &b->weight, why);
-    if (!status) CUDA_FLOATING(dy->dtype, why, status = grade_rows<T>(d, stream, *b, to, why));
+    if (!status) CUDA_FLOATING(dy->dtype, why, status = grade_rows<T>(d, stream, call, *b, to, why));
     give_coefficients(d, &kept);
     return status;
 }

@@ -4,6 +4,7 @@
 #include "activation.cuh"
 #include "columns.cuh"
 #include "product.h"
+#include "row_sums.h"
 #include "vector.cuh"
 
 /* ---- Forward ----------------------------------------------------------------------------------------------------- */
@@ -218,6 +219,18 @@ static ls_status before_activation(cuda_device *d, cudaStream_t stream, const ls
     return LS_OK;
 }
 
+/* Without an activation: from sums that the operator before has left, or by a pass. */
+static ls_status bias_gradient(cuda_device *d, cudaStream_t stream, const ls_call *call, ls_message *why)
+{
+    const ls_operand *dy = call->in[0], *db = call->out[2];
+    int64_t chunks;
+    const float *part = cuda_find_sums(d, stream, dy, &chunks);
+    if (!part) return before_activation(d, stream, call, why);
+    launch_add_chunks<float>(d, stream, sums_into(db, part, call->attrs.product.accumulate & 4),
+                             sums_into(NULL, NULL, false), chunks, dy->dim[1]);
+    return CUDA_LAUNCHED(why);
+}
+
 static ls_operand transpose_of(const ls_operand *x)
 {
     ls_operand t = *x;
@@ -238,7 +251,8 @@ extern "C" ls_status cuda_linear_grad(cuda_device *d, cudaStream_t stream, const
     int32_t accumulate = call->attrs.product.accumulate;
     bool active = call->attrs.product.activation != LS_ACT_NONE;
     if (is_empty(dy)) return cuda_on_host(d, stream, call, why);
-    if (active || call->out[2]) CUDA_TRY(before_activation(d, stream, call, why));
+    if (active) CUDA_TRY(before_activation(d, stream, call, why));
+    else if (call->out[2]) CUDA_TRY(bias_gradient(d, stream, call, why));
     if (active) dy = call->out[3];
     ls_dtype compute = cuda_product_type(call);
     ls_operand across = transpose_of(dy);

@@ -9,6 +9,7 @@
 #include "fault.h"
 #include "profile.h"
 #include "recent.h"
+#include "row_sums.h"
 #include "values.h"
 
 /* The process that CUDA was started in. */
@@ -123,6 +124,7 @@ void cuda_close(void *device)
     cuda_profile_free(d);
     if (d->blas && cuda_blas_free) cuda_blas_free(d->blas);
     if (d->dnn && cuda_dnn_free) cuda_dnn_free(d->dnn);
+    cuda_forget_sums(d);
     cuda_fault_free(d);
     cuda_recent_free(d->recent);
     free(d);

@@ -157,6 +157,14 @@ static __device__ __forceinline__ void load_square(uint32_t *to, uint32_t from)
                  : "r"(from));
 }
 
+/* The same of the transposed numbers. */
+static __device__ __forceinline__ void load_square_down(uint32_t *to, uint32_t from)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(from));
+}
+
 static __device__ __forceinline__ void store_square(uint32_t to, uint32_t a, uint32_t b, uint32_t c, uint32_t d)
 {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(a), "r"(b), "r"(c),

@@ -108,6 +108,37 @@ static void check_linear(const char *name, int rows, int n, int k, ls_dtype type
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) drop(all[i]);
 }
 
+/* The gradient of the bias of a linear layer, right behind the call that writes its dy, which may have added it up on
+ * the way; and again once dy has changed since then. */
+static void check_bias(const char *name, const ls_call *writer, tensor *dy, double limit)
+{
+    char what[80];
+    int64_t rows = dy->x.dim[0], n = dy->x.dim[1];
+    tensor db = empty(LS_F32, 1, (int)n);
+    ls_call call = {.op = LS_OP_linear_grad, .n_in = 4, .n_out = 5, .in = {&dy->x}, .out = {NULL, NULL, &db.x}};
+    call.attrs.product.compute = dy->x.dtype;
+    fill(&db, 0, 1);
+    difference e = {0};
+    for (int turn = 0; turn < 3; turn++) { /* written, added, and of other numbers */
+        call.attrs.product.accumulate = turn == 1 ? 4 : 0;
+        poison(dy), set(&db);
+        run(writer);
+        if (turn == 2) fill(dy, 0.2, 1);
+        run(&call);
+        double *got = read_back(&db), *all = read_back(dy);
+        for (int64_t c = 0; c < n; c++) {
+            double sum = turn == 1 ? db.here[c] : 0;
+            for (int64_t r = 0; r < rows; r++) sum += all[r * n + c];
+            compare(&e, got[c], sum);
+        }
+        free(got), free(all);
+    }
+    snprintf(what, sizeof what, "%s, its bias", name);
+    report(what, relative(e), limit, NULL, 0);
+    free(dy->here), dy->here = NULL;
+    drop(&db);
+}
+
 /* ---- Random bits ------------------------------------------------------------------------------------------------- */
 
 static bool is_dropped(uint64_t seed, uint64_t offset, uint64_t element, double p)
@@ -193,6 +224,10 @@ static void check_norm(int rows, int n, ls_dtype type, int shift, double forward
     for (int j = 0; j < n; j++) compare(&ew, gw[j], tw[j]), compare(&ew, gb[j], tb[j]);
     snprintf(what, sizeof what, "dropout + residual + norm %d x %d backward", rows, n);
     report(what, fmax(relative(ew), fmax(relative(ex), relative(er))), limit, &grad, backward_us);
+    snprintf(what, sizeof what, "norm %d x %d", rows, n);
+    check_bias(what, &grad, &dx, limit);
+    grad.attrs.norm.dropout = 0, grad.out[0] = grad.in[4] = NULL;
+    check_bias(what, &grad, &dr, limit);
     free(got), free(sums), free(gx), free(gr), free(gw), free(gb), free(st), free(tw), free(tb);
     x.x.data = (char *)x.x.data - shift;
     tensor *all[] = {&x, &r, &w, &b, &y, &sum, &stats, &dy, &dx, &dr, &dw, &db, &kept};
@@ -429,6 +464,7 @@ static void check_attention(attention_case c)
     report(what, relative(eo), limit, &call, c.forward_us);
     snprintf(what, sizeof what, "%s back", name);
     report(what, fmax(relative(eg[0]), fmax(relative(eg[1]), relative(eg[2]))), limit, &back, c.backward_us);
+    check_bias(name, &back, &grad, limit);
     if (bits && !c.lengths && !c.causal && c.length % 64 == 0) check_share(bits, kept.n, c.p);
     free(got), free(got_grad), free(bits);
     tensor *all[] = {&qkv, &grad, &o, &d_o, &lse, &lengths, &kept};
