@@ -263,6 +263,7 @@ template <typename T, typename F> __global__ void fold_runs(reduction r, bool by
 /* ---- the innermost axis is kept ---- */
 
 enum { COLUMN_LANES = 32, COLUMN_ROWS = 8 };
+enum { ENOUGH_OUTPUTS = 1024 }; /* of a processor, to give each to a thread */
 
 template <typename T, typename F> __global__ void fold_columns(reduction r)
 {
@@ -287,6 +288,21 @@ template <typename T, typename F> __global__ void fold_columns(reduction r)
         for (int row = 1; row < COLUMN_ROWS; row++) F::merge(s, shared[row][threadIdx.x]);
         if (r.parts > 1) ((state *)r.partial)[(output * r.columns + column) * r.parts + part] = s;
         else finish_state(r, at[1] + column * r.column_y, s);
+    }
+}
+
+/* Many outputs, of elements that are equally far apart: a thread for each. */
+template <typename T, typename F> __global__ void __launch_bounds__(256) fold_many(reduction r, int64_t step)
+{
+    CUDA_EACH(i, r.kept.count * r.columns)
+    {
+        int64_t column = i % r.columns, at[2];
+        walk_to(r.kept, i / r.columns, at);
+        int64_t from = at[0] + column * r.column_x;
+        typename F::state s = F::none();
+#pragma unroll 8
+        for (int64_t e = 0; e < r.elements; e++) F::take(s, source<T>::get(r, from + e * step));
+        finish_state(r, at[1] + column * r.column_y, s);
     }
 }
 
@@ -366,7 +382,9 @@ static ls_status launch(cuda_device *d, cudaStream_t stream, reduction *r, ls_me
     if (r->parts > 1) CUDA_TRY(cuda_take(d, (size_t)(outputs * r->parts) * sizeof(typename F::state), &space, why));
     r->partial = space.address;
     int64_t tasks = r->kept.count * r->parts, most = (int64_t)d->processors * 32;
-    if (r->columns) {
+    if (r->columns && r->parts == 1 && r->reduced.ndim == 1 && outputs >= (int64_t)d->processors * ENOUGH_OUTPUTS) {
+        fold_many<T, F><<<cuda_blocks(d, outputs, 256), 256, 0, stream>>>(*r, r->reduced.stride[0][0]);
+    } else if (r->columns) {
         tasks *= chunks;
         fold_columns<T, F><<<(unsigned)(tasks < most ? tasks : most), dim3(COLUMN_LANES, COLUMN_ROWS), 0, stream>>>(*r);
     } else {

@@ -234,6 +234,27 @@ static void check_norm(int rows, int n, ls_dtype type, int shift, double forward
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) drop(all[i]);
 }
 
+/* ---- Sums -------------------------------------------------------------------------------------------------------- */
+
+/* Over a batch, as the gradient of position embeddings is: many sums of few numbers. */
+static void check_batch_sum(int batch, int rows, int n)
+{
+    tensor x = empty(LS_F32, 3, batch, rows, n), y = empty(LS_F32, 3, 1, rows, n);
+    fill(&x, 0.1, 1);
+    ls_call call = {.op = LS_OP_sum, .n_in = 1, .n_out = 1, .in = {&x.x}, .out = {&y.x}, .attrs.reduce.mask = 1};
+    run(&call);
+    double *got = read_back(&y);
+    difference e = {0};
+    for (int64_t i = 0; i < y.n; i++) {
+        double sum = 0;
+        for (int b = 0; b < batch; b++) sum += x.here[b * y.n + i];
+        compare(&e, got[i], sum);
+    }
+    report("sum over a batch", relative(e), 1e-6, &call, 0);
+    free(got);
+    drop(&x), drop(&y);
+}
+
 /* ---- Optimisers -------------------------------------------------------------------------------------------------- */
 
 /* RMSprop and Adagrad divide by the root of one moment, less the square of another if it is centered; the former may
@@ -486,6 +507,8 @@ int main(void)
     check_norm(333, 768, LS_F32, 0, 0, 0);
     check_norm(333, 768, LS_BF16, 2, 0, 0); /* a block per row forward, a warp backward */
     check_norm(50, 1100, LS_F16, 0, 0, 0);
+    check_batch_sum(BATCH, LENGTH, WIDTH);
+    check_batch_sum(13, 1, 200001);
     check_optimisers(335 * 1000 * 1000 / 8, 2430.0 / 8, 300.0 / 8);
     check_optimisers(1000003, 0, 0);
     check_adaptive("RMSprop, f32 with a bf16 copy", LS_OP_rmsprop_step, false, 1000003);
