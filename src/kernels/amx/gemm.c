@@ -330,26 +330,34 @@ static inline const float *sum_at(const float *sums, int row, int column)
     return sums + column / 16 * TILE_UNITS + row * 16 + column % 16;
 }
 
-/* Store 16 rows of `columns` sums as bf16, from number `first` on. Constants: columns, and `finish`: is there anything
- * to do but round them? */
-static inline __attribute__((always_inline)) void put_rows(const float *sums, const ls_gemm_targets *to, int64_t first,
-                                                           int columns, bool finish)
+/* 16 rows of sums that are complete, where they are stored, and the number of the first of them. */
+typedef struct complete {
+    const float *sums;
+    const ls_gemm_targets *to;
+    int64_t first;
+} complete;
+
+/* Store rows [row, end) of `columns` sums as bf16. Constants: columns, and `finish`: is there anything to do but round
+ * them? */
+static inline __attribute__((always_inline)) void put_rows(complete rows, int row, int end, int columns, bool finish)
 {
     enum { PAIR = 2 * LS_VF_LANES, MOST = 2 * TILE_SIDE / PAIR };
-    void *const *row = to->row + first, *const *residual = to->residual ? to->residual + first : NULL;
+    const ls_gemm_targets *to = rows.to;
+    void *const *target = to->row + rows.first, *const *residual = to->residual ? to->residual + rows.first : NULL;
     const bool stream = to->stream;
     ls_vf one = ls_vf_set(1), least = ls_vf_set(to->relu ? 0 : -INFINITY), scale[2 * MOST], bias[2 * MOST];
     for (int v = 0; finish && v < columns / LS_VF_LANES; v++) {
         scale[v] = to->scale ? ls_vf_load(to->scale + v * LS_VF_LANES) : one;
         bias[v] = to->bias ? ls_vf_load(to->bias + v * LS_VF_LANES) : ls_vf_set(0);
     }
-    for (int i = 0; i < TILE_ROWS; i++) {
-        if (!row[i]) continue;
+    for (int i = row; i < end; i++) {
+        if (!target[i]) continue;
         LS_UNROLL for (int p = 0; p < columns / PAIR; p++)
         {
             int64_t at = to->offset + p * PAIR * (int64_t)sizeof(uint16_t);
-            uint16_t *out = (uint16_t *)((char *)row[i] + at);
-            ls_vf v[2] = {ls_vf_load(sum_at(sums, i, p * PAIR)), ls_vf_load(sum_at(sums, i, p * PAIR + LS_VF_LANES))};
+            uint16_t *out = (uint16_t *)((char *)target[i] + at);
+            ls_vf v[2] = {ls_vf_load(sum_at(rows.sums, i, p * PAIR)),
+                          ls_vf_load(sum_at(rows.sums, i, p * PAIR + LS_VF_LANES))};
             ls_vf more[2];
             if (finish) {
                 LS_UNROLL for (int u = 0; u < 2; u++) v[u] = ls_vf_fma(v[u], scale[2 * p + u], bias[2 * p + u]);
@@ -366,36 +374,43 @@ static inline __attribute__((always_inline)) void put_rows(const float *sums, co
     }
 }
 
-/* Take 16 rows of sums, from number `first` on: gather their moments, finish them and store them. `in_rows` is the
- * number among these of the first row that counts at all. */
-static inline __attribute__((always_inline)) void take_rows(const float *sums, const ls_gemm_targets *to, int64_t first,
-                                                            int64_t in_rows, int columns)
+/* Finish and store rows [row, end). */
+static inline __attribute__((always_inline)) void store_rows(complete rows, int row, int end, int columns)
 {
-    for (int c = 0; to->moments && in_rows < TILE_ROWS && c < columns; c += 16) {
-        ls_gemm_moments *of_panel = &to->moments[c / TILE_SIDE];
-        if (in_rows >= 0) ls_gemm_moments_begin(of_panel, c % TILE_SIDE, 16, sum_at(sums, (int)in_rows, c));
-        ls_gemm_gather(of_panel, c % TILE_SIDE, 16, sum_at(sums, 0, c), 16, to->row + first, TILE_ROWS);
-    }
+    const ls_gemm_targets *to = rows.to;
     if (to->dtype == LS_DTYPE_NONE) return;
     if (to->columns == columns && to->dtype == LS_BF16) {
-        if (to->bias || to->residual || to->relu) put_rows(sums, to, first, columns, true);
-        else put_rows(sums, to, first, columns, false);
+        if (to->bias || to->residual || to->relu) put_rows(rows, row, end, columns, true);
+        else put_rows(rows, row, end, columns, false);
         return;
     }
-    for (int i = 0; i < TILE_ROWS; i++) {
-        if (!to->row[first + i]) continue;
+    for (int i = row; i < end; i++) {
+        if (!to->row[rows.first + i]) continue;
         for (int64_t c = 0; c < to->columns; c += 16) {
             int64_t width = to->columns - c < 16 ? to->columns - c : 16;
-            ls_gemm_put(to, first + i, c, width, sum_at(sums, i, (int)c));
+            ls_gemm_put(to, rows.first + i, c, width, sum_at(rows.sums, i, (int)c));
         }
     }
 }
 
-static inline __attribute__((always_inline)) void take_sums(const float *sums, const ls_gemm_targets *to, int64_t first,
-                                                            int64_t first_row, arrangement four)
+/* Gather the moments of all 16 rows. `in_rows` is the number among these of the first row that counts at all. */
+static inline __attribute__((always_inline)) void gather_moments(complete rows, int64_t in_rows, int columns)
 {
-    for (int i = 0; i < four.rows; i += TILE_ROWS)
-        take_rows(sums + i / TILE_ROWS * 2 * TILE_UNITS, to, first + i, first_row - first - i, four.columns);
+    for (int c = 0; rows.to->moments && in_rows < TILE_ROWS && c < columns; c += 16) {
+        ls_gemm_moments *of_panel = &rows.to->moments[c / TILE_SIDE];
+        if (in_rows >= 0) ls_gemm_moments_begin(of_panel, c % TILE_SIDE, 16, sum_at(rows.sums, (int)in_rows, c));
+        ls_gemm_gather(of_panel, c % TILE_SIDE, 16, sum_at(rows.sums, 0, c), 16, rows.to->row + rows.first, TILE_ROWS);
+    }
+}
+
+/* Take all of four tiles, whose first 16 rows are given. */
+static inline __attribute__((always_inline)) void take_sums(complete rows, int64_t first_row, arrangement four)
+{
+    for (int i = 0; i < four.rows; i += TILE_ROWS) {
+        gather_moments(rows, first_row - rows.first, four.columns);
+        store_rows(rows, 0, TILE_ROWS, four.columns);
+        rows.sums += 2 * TILE_UNITS, rows.first += TILE_ROWS;
+    }
 }
 
 /* Four tiles of the product: number of their rows and of their columns, counted in fours. */
@@ -493,14 +508,17 @@ static inline bool panels_stay(int64_t slices, int64_t panels, int64_t rows)
 }
 
 /* Storing a register that has just been multiplied waits for the multiplier. So the sums of four tiles are stored one
- * register at a time in the first step of the next four, and rounded while those are multiplied. */
+ * register at a time in the first step of the next four, and rounded while those are multiplied: evenly in their other
+ * steps where they lie side by side and are deep enough, else after all of them. */
 static inline __attribute__((always_inline)) void in_place_fours(int64_t count, const ls_gemm_rows *a,
                                                                  const ls_gemm_panels *b, const ls_gemm_targets *to,
                                                                  arrangement four)
 {
-    enum { AHEAD = 3, SHALLOW = 32 }; /* fours; slices */
+    enum { AHEAD = 3, SHALLOW = 32, EVENLY = 7 }; /* fours; slices; slices */
     _Alignas(64) float sums[2][4 * TILE_UNITS];
     const bool wide = four.columns > TILE_SIDE, panels_first = b->count > 1 && a->slices <= SHALLOW;
+    const bool evenly = wide && a->slices >= EVENLY;
+    const int rows_per_step = evenly ? (int)((TILE_ROWS + a->slices - 2) / (a->slices - 1)) : 0;
     place last = {0}, at = {0}, later = {0}, end = {count * TILE_SIDE / four.rows, b->count * TILE_SIDE / four.columns};
     int64_t first_row = 0, all = end.rows * end.columns;
     stepping s = {.a_stride = a->stride,
@@ -513,8 +531,9 @@ static inline __attribute__((always_inline)) void in_place_fours(int64_t count, 
     for (int64_t n = 0, fetched = 0; n < all; n++) {
         const char *rows = (const char *)a->first + at.rows * four.rows * s.a_stride;
         const uint32_t *b_at = (const uint32_t *)b->first + at.columns * four.columns / TILE_SIDE * s.b_stride;
-        float *done = sums[n % 2];
-        leaving leaves = {.sums = done, .stride = TILE_ROW, .right = TILE_UNITS, .down = 2 * TILE_UNITS};
+        complete done = {sums[n % 2], &target, last.rows * four.rows};
+        int stored = 0;
+        leaving leaves = {.sums = sums[n % 2], .stride = TILE_ROW, .right = TILE_UNITS, .down = 2 * TILE_UNITS};
         for (; to->residual && fetched < n + AHEAD && fetched < all; fetched++) {
             fetch_rows(to, to->residual, later, false, four);
             later = place_next(later, end, panels_first);
@@ -526,14 +545,19 @@ static inline __attribute__((always_inline)) void in_place_fours(int64_t count, 
             else if (wide) step_side_by_side(&s, upper, b_at, &leaves);
             else if (slice) step_two_by_two(&s, upper, b_at, NULL);
             else step_two_by_two(&s, upper, b_at, &leaves);
+            if (!evenly || !n || !slice || stored == TILE_ROWS) continue;
+            int until = stored + rows_per_step < TILE_ROWS ? stored + rows_per_step : TILE_ROWS;
+            store_rows(done, stored, until, four.columns);
+            stored = until;
         }
-        if (n) take_sums(done, &target, last.rows * four.rows, first_row, four);
+        if (n && evenly) gather_moments(done, first_row - done.first, four.columns);
+        else if (n) take_sums(done, first_row, four);
         if (at.columns != last.columns) target = targets_at(to, at.columns * four.columns, four);
         last = at;
         at = place_next(at, end, panels_first);
     }
     sums_end(sums[0], 2 * TILE_UNITS, TILE_UNITS, TILE_ROW);
-    take_sums(sums[0], &target, last.rows * four.rows, first_row, four);
+    take_sums((complete){sums[0], &target, last.rows * four.rows}, first_row, four);
     if (to->stream) ls_stream_end();
 }
 
