@@ -198,6 +198,24 @@ static void convolutions_give_their_moments(void)
     }
 }
 
+/* All points of a channel are rounded alike: a norm must find no difference between them and their mean. */
+static void moments_of_constants_are_those_of_what_is_stored(void)
+{
+    static const fused_case flat[] = {{3, 64, 40, 17, 19, 1, 1, 0, 1, false, false, false, false},
+                                      {2, 64, 70, 9, 8, 1, 1, 0, 1, false, true, false, false}};
+    for (int i = 0; i < 4; i++) {
+        fused f = fused_new(&flat[i % 2], i < 2 ? LS_BF16 : LS_F32);
+        for (int64_t at = 0; at < numel(&f.operand[X].view); at++) set(&f.operand[X], at, 1);
+        moments_run(&f);
+        for (int64_t o = 0; o < flat[i % 2].o; o++) {
+            double y = get(&f.operand[Y], o * f.out[0] * f.out[1]);
+            CHECK_NEAR(get(&f.operand[RUNNING_MEAN], o), y, 1e-9 + 1e-7 * fabs(y));
+            CHECK_NEAR(get(&f.operand[RUNNING_VAR], o), 0, 1e-12 * (1 + y * y));
+        }
+        fused_free(&f);
+    }
+}
+
 /* ---- a watched kernel in the engine ------------------------------------------------------------------------------ */
 
 static ls_gemm_kernel watched;
@@ -411,6 +429,7 @@ int main(int argc, char **argv)
 #endif
     CHECK_RUN_ISAS(every_case);
     CHECK_RUN_ISAS(convolutions_give_their_moments);
+    CHECK_RUN_ISAS(moments_of_constants_are_those_of_what_is_stored);
     CHECK_RUN(kernels_finish_rows);
     CHECK_RUN(kernels_gather_moments);
     CHECK_RUN(kernels_gather_moments_of_plain_convolutions);

@@ -337,8 +337,8 @@ ls_status ls_conv_finished(const ls_call *call, const ls_conv_finish *finish, ls
 
 /* in: x [N,C,H,W], w [O,C/g,KH,KW], b [O]?  out: y [N,O,OH,OW], mean [O]?, var [O]?
  * attrs.conv: window, compute (none: the type of x), accumulate. Fast when channels are contiguous. mean and var, both
- * or neither, are those of the channels of y (the variance biased), before or after its rounding; without accumulate.
- */
+ * or neither, are those of the channels of y (the variance biased), before its rounding unless that would show; without
+ * accumulate. */
 ls_status ls_cpu_conv2d(const ls_call *call, ls_message *why)
 {
     if (call->n_out > 1 && call->out[1]) return ls_conv_with_moments(call, why);
