@@ -17,7 +17,7 @@
         }                                                                                                              \
     } while (0)
 
-#define DEFINE_BIAS(name, real)                                                                                        \
+#define DEFINE_BIAS(name, real, most)                                                                                  \
     void name(const ls_attention_task *problem, int64_t head, int64_t query, int64_t begin, int64_t count, real *bias) \
     {                                                                                                                  \
         const ls_attention_mask *mask = &problem->mask;                                                                \
@@ -28,13 +28,15 @@
         else if (mask->dtype == LS_BF16) READ_MASK(ls_bf16, (real)ls_bf16_to_f32(x));                                  \
         else if (mask->dtype == LS_F32) READ_MASK(float, (real)x);                                                     \
         else READ_MASK(double, (real)x);                                                                               \
+        for (int64_t j = 0; mask->data && mask->dtype != LS_BOOL && j < count; j++)                                    \
+            if (fabs(bias[j]) > (most) && fabs(bias[j]) < INFINITY) bias[j] = bias[j] < 0 ? -(most) : (most);          \
         int64_t seen = query + 1 - begin;                                                                              \
         if (problem->causal)                                                                                           \
             for (int64_t j = seen > 0 ? seen : 0; j < count; j++) bias[j] = -(real)INFINITY;                           \
     }
 
-DEFINE_BIAS(ls_attention_bias, float)
-DEFINE_BIAS(ls_attention_bias_f64, double)
+DEFINE_BIAS(ls_attention_bias, float, LS_ATTENTION_MOST_BIAS)
+DEFINE_BIAS(ls_attention_bias_f64, double, INFINITY)
 
 static ls_attention_table tables[LS_ISA_COUNT];
 static const ls_family_field fields[] = {LS_FAMILY_FIELD(ls_attention_table, f32),

@@ -408,6 +408,46 @@ static void scores_may_be_large(void)
     ls_isa_cap(LS_ISA_COUNT - 1);
 }
 
+/* Add `value` to all scores of query 3, and `beyond` to those of query 4 from key 10 on. */
+static void mask_two_queries(const tensors *t, const setup *s, double value, double beyond)
+{
+    const ls_operand *mask = &t->x[MASK];
+    for (int64_t h = 0; h < s->heads; h++)
+        for (int64_t i = 3; i < 5; i++)
+            for (int64_t j = 0; j < s->keys; j++)
+                set_flat(mask, (size_t)(h * mask->stride[1] + i * mask->stride[2] + j * mask->stride[3]),
+                         i == 3    ? value
+                         : j >= 10 ? beyond
+                                   : 0);
+}
+
+/* Masks hide keys by large numbers, too. A query that has only such keys sees them all, as without a mask. */
+static void masks_of_large_numbers_are_no_trap(void)
+{
+    static const double hidden[] = {-1e9, -1e10, -1e30, -3.4028234e38};
+    setup s = {1, 2, 2, 40, 70, 64, 32, .mask = FLOAT_PER_HEAD};
+    for (int isa = LS_ISA_COUNT - 1; isa >= 0; isa--)
+        for (int i = 0; i < 8 && ls_isa_usable((ls_isa)isa); i++) {
+            tensors t;
+            ls_isa_cap((ls_isa)isa);
+            s.dtype = i < 4 ? LS_F32 : LS_BF16;
+            make_all(&t, &s);
+            mask_two_queries(&t, &s, 0, -INFINITY);
+            truth r = truth_of(&t, &s);
+            mask_two_queries(&t, &s, hidden[i % 4], hidden[i % 4]);
+            double tolerance = tolerance_of(s.dtype) > 4e-3 ? tolerance_of(s.dtype) : 4e-3;
+            forward(&t, &s);
+            compare("o", &t.x[O], r.o, tolerance, &s);
+            backward(&t, &s, true, true, true);
+            compare("dq", &t.x[DQ], r.dq, tolerance, &s);
+            compare("dk", &t.x[DK], r.dk, tolerance, &s);
+            compare("dv", &t.x[DV], r.dv, tolerance, &s);
+            drop_truth(&r);
+            drop_all(&t);
+        }
+    ls_isa_cap(LS_ISA_COUNT - 1);
+}
+
 static void causal_queries_see_the_past(void)
 {
     on_every_isa((setup){1, 2, 2, 50, 50, 16, 16, .causal = true});
@@ -600,6 +640,7 @@ int main(int argc, char **argv)
     CHECK_RUN(rows_are_read_in_place);
     CHECK_RUN(masks_hide_keys);
     CHECK_RUN(scores_may_be_large);
+    CHECK_RUN(masks_of_large_numbers_are_no_trap);
     CHECK_RUN(causal_queries_see_the_past);
     CHECK_RUN(dropout_draws_by_element);
     CHECK_RUN(sequences_end_at_their_length);

@@ -380,8 +380,8 @@ static void start_job(attention_job *job, const ls_call *call, const ls_operand 
     use_operand(job, v, offsetof(ls_attention_task, v), true, false);
 }
 
-/* in: q [B,H,Sq,D], k [B,Hk,Skv,D], v [B,Hk,Skv,Dv], mask? [B,H,Sq,Skv] (bool: true attends; float: added to scores),
- *     lengths? [B] (i32 or i64; Sq == Skv)
+/* in: q [B,H,Sq,D], k [B,Hk,Skv,D], v [B,Hk,Skv,Dv], mask? [B,H,Sq,Skv] (bool: true attends; float: added to scores
+ *     as ls_attention_bias has it), lengths? [B] (i32 or i64; Sq == Skv)
  * out: o [B,H,Sq,Dv], lse? [B,H,Sq] (f64 for f64, else f32), kept? [B,H,Sq,bytes] (u8), for the gradient only
  * Hk divides H: query head h uses key head h / (H / Hk). attrs: attention. A query that sees no key gives zeros and an
  * lse of -infinity. The score [b,h,i,j] is dropped as element [b,h,i,j] of a tensor [B,H,Sq,Skv] would be. Of sequence
