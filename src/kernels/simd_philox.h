@@ -45,7 +45,7 @@ static inline uint32_t ls_bits_get(const uint8_t *bits, int64_t i)
 {
     uint32_t of_vector = 0;
     if (LS_VF_LANES >= 8) memcpy(&of_vector, bits + i / 8, LS_VF_LANES / 8);
-    else of_vector = (uint32_t)bits[i / 8] >> i % 8;
+    else of_vector = (uint32_t)bits[i / 8] >> i % 8 & ((1u << LS_VF_LANES % 8) - 1);
     return of_vector;
 }
 
