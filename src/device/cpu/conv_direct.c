@@ -277,13 +277,14 @@ static void finish_panel(const direct_plan *plan, const direct_task *task, int64
                         sink->pre ? task->shifted_residual : NULL);
 }
 
-/* Is the result so large that it leaves the caches before it is read, and do its rows start on cache lines? */
+/* Is the result so large that it leaves the caches before it is read, and do its rows start on cache lines? Not where
+ * it is added to what is there: that has just been read, and a store that bypasses the caches would drive it out. */
 static bool may_stream(const direct_plan *plan, const direct_task *task)
 {
     const ls_gemm_job *job = plan->job;
     int64_t bytes = job->m * job->n * (int64_t)ls_dtype_size(job->sink.how.out_dtype);
     int64_t from = job->kernel->blocks ? job->kernel->blocks->in_place_stream_bytes : 0;
-    if (!from || bytes < from) return false;
+    if (!from || bytes < from || job->sink.how.accumulate) return false;
     uintptr_t any = 0;
     for (int64_t i = 0; i < task->tiles * job->kernel->in_place_rows; i++) any |= (uintptr_t)task->row[i];
     return any % 64 == 0;

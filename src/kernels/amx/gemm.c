@@ -321,8 +321,8 @@ static void in_place_wide_bf16(int64_t count, const ls_gemm_rows *a, const ls_ge
  * that rows are loaded once for both. A constant wherever it is passed. */
 typedef struct arrangement {
     int rows, columns;
+    bool residual; /* is there one? */
 } arrangement;
-static const arrangement two_by_two = {TILE_SIDE, TILE_SIDE}, side_by_side = {TILE_ROWS, 2 * TILE_SIDE};
 
 /* Column `column` of row `row` of 16 rows of sums: registers one after the other. */
 static inline const float *sum_at(const float *sums, int row, int column)
@@ -434,17 +434,47 @@ static inline place place_next(place at, place end, bool panels_first)
     return at;
 }
 
-/* Prefetch the parts of rows that belong to four tiles. */
-static inline void fetch_rows(const ls_gemm_targets *to, void *const *row, place at, bool write, arrangement four)
+/* Prefetch the parts of rows where four tiles will be stored. */
+static inline void fetch_targets(const ls_gemm_targets *to, place at, arrangement four)
 {
     int64_t width = four.columns * (to->dtype == LS_F32 ? 4 : 2), offset = to->offset + at.columns * width;
-    for (int64_t i = at.rows * four.rows; i < (at.rows + 1) * four.rows; i++) {
-        for (int64_t line = 0; line < four.columns / TILE_SIDE; line++) {
-            const char *part = (const char *)row[i] + offset + line * 64;
-            if (write) __builtin_prefetch(part, 1, 3);
-            else __builtin_prefetch(part, 0, 3);
-        }
+    for (int64_t i = at.rows * four.rows; i < (at.rows + 1) * four.rows; i++)
+        for (int64_t line = 0; line < four.columns / TILE_SIDE; line++)
+            __builtin_prefetch((const char *)to->row[i] + offset + line * 64, 1, 3);
+}
+
+/* Residuals on their way to L2, some lines after every product: in the order of memory, which hardware then follows,
+ * and evenly, since a core waits for few lines at a time. */
+typedef struct residuals {
+    void *const *row, *const *end;
+    int64_t first, at, beyond; /* bytes of a row: the first, the next one, and that after the last */
+    int64_t lines;             /* after a product; 0: no more rows */
+} residuals;
+
+static inline __attribute__((always_inline)) void fetch_residuals(residuals *r)
+{
+    for (int64_t i = 0; i < r->lines; i++) {
+        __builtin_prefetch((const char *)*r->row + r->at, 0, 2);
+        r->at += 64;
+        if (r->at < r->beyond) continue;
+        r->at = r->first;
+        if (++r->row == r->end) r->lines = 0;
     }
+}
+
+/* Fetch the first rows; all others follow as many rows ahead of their sums. A row of tiles takes `products`. */
+static inline residuals residuals_begin(const ls_gemm_targets *to, place end, int64_t products, arrangement four)
+{
+    int64_t bytes = to->columns * (to->dtype == LS_F32 ? 4 : 2), lines = four.rows * ((bytes + 63) / 64);
+    residuals r = {.row = to->residual,
+                   .end = to->residual + end.rows * four.rows,
+                   .first = to->offset,
+                   .at = to->offset,
+                   .beyond = to->offset + bytes,
+                   .lines = lines};
+    fetch_residuals(&r);
+    if (r.lines) r.lines = (lines + products - 1) / products;
+    return r;
 }
 
 /* Load a tile that stays in L1 or bypasses it. */
@@ -459,6 +489,7 @@ typedef struct stepping {
     int64_t a_stride, b_stride; /* bytes from row to row; units from panel to panel */
     bool a_stays, b_stays;      /* in L1 */
     fetching ahead;
+    residuals beside;
 } stepping;
 
 /* The first step of four tiles has those that leave, later ones spread their loads over their products. */
@@ -467,10 +498,11 @@ typedef struct stepping {
         if (last) SUM_CHANGE(t, i, j, a, b);                                                                           \
         else TILE_MULTIPLY(t, a, b);                                                                                   \
         fetch_part(&s->ahead, t);                                                                                      \
+        if (four.residual) fetch_residuals(&s->beside);                                                                \
     } while (0)
 
 static inline __attribute__((always_inline)) void step_two_by_two(stepping *s, const char *rows, const uint32_t *b,
-                                                                  const leaving *last)
+                                                                  const leaving *last, arrangement four)
 {
     const float *from = NULL;
     LOAD(6, b, TILE_ROW, s->b_stays);
@@ -485,7 +517,7 @@ static inline __attribute__((always_inline)) void step_two_by_two(stepping *s, c
 }
 
 static inline __attribute__((always_inline)) void step_side_by_side(stepping *s, const char *rows, const uint32_t *b,
-                                                                    const leaving *last)
+                                                                    const leaving *last, arrangement four)
 {
     const float *from = NULL;
     const uint32_t *right = b + s->b_stride;
@@ -514,37 +546,34 @@ static inline __attribute__((always_inline)) void in_place_fours(int64_t count, 
                                                                  const ls_gemm_panels *b, const ls_gemm_targets *to,
                                                                  arrangement four)
 {
-    enum { AHEAD = 3, SHALLOW = 32, EVENLY = 7 }; /* fours; slices; slices */
+    enum { SHALLOW = 32, EVENLY = 7 }; /* slices */
     _Alignas(64) float sums[2][4 * TILE_UNITS];
     const bool wide = four.columns > TILE_SIDE, panels_first = b->count > 1 && a->slices <= SHALLOW;
     const bool evenly = wide && a->slices >= EVENLY;
     const int rows_per_step = evenly ? (int)((TILE_ROWS + a->slices - 2) / (a->slices - 1)) : 0;
-    place last = {0}, at = {0}, later = {0}, end = {count * TILE_SIDE / four.rows, b->count * TILE_SIDE / four.columns};
+    place last = {0}, at = {0}, end = {count * TILE_SIDE / four.rows, b->count * TILE_SIDE / four.columns};
     int64_t first_row = 0, all = end.rows * end.columns;
     stepping s = {.a_stride = a->stride,
                   .b_stride = b->stride / 2,
                   .a_stays = end.columns > 1 || a->stride < a->slices * TILE_ROW, /* taps of several rows overlap */
                   .b_stays = panels_stay(a->slices, b->count, four.rows),
                   .ahead = fetching_of(a->ahead, all * a->slices)};
+    if (four.residual) s.beside = residuals_begin(to, end, 4 * end.columns * a->slices, four);
     while (to->moments && !to->row[first_row]) first_row++;
     ls_gemm_targets target = targets_at(to, 0, four);
-    for (int64_t n = 0, fetched = 0; n < all; n++) {
+    for (int64_t n = 0; n < all; n++) {
         const char *rows = (const char *)a->first + at.rows * four.rows * s.a_stride;
         const uint32_t *b_at = (const uint32_t *)b->first + at.columns * four.columns / TILE_SIDE * s.b_stride;
         complete done = {sums[n % 2], &target, last.rows * four.rows};
         int stored = 0;
         leaving leaves = {.sums = sums[n % 2], .stride = TILE_ROW, .right = TILE_UNITS, .down = 2 * TILE_UNITS};
-        for (; to->residual && fetched < n + AHEAD && fetched < all; fetched++) {
-            fetch_rows(to, to->residual, later, false, four);
-            later = place_next(later, end, panels_first);
-        }
-        if (to->scattered && !to->stream) fetch_rows(to, to->row, at, true, four);
+        if (to->scattered && !to->stream) fetch_targets(to, at, four);
         for (int64_t slice = 0; slice < a->slices; slice++, b_at += 2 * TILE_UNITS) {
             const char *upper = rows + a->offset[slice];
-            if (wide && slice) step_side_by_side(&s, upper, b_at, NULL);
-            else if (wide) step_side_by_side(&s, upper, b_at, &leaves);
-            else if (slice) step_two_by_two(&s, upper, b_at, NULL);
-            else step_two_by_two(&s, upper, b_at, &leaves);
+            if (wide && slice) step_side_by_side(&s, upper, b_at, NULL, four);
+            else if (wide) step_side_by_side(&s, upper, b_at, &leaves, four);
+            else if (slice) step_two_by_two(&s, upper, b_at, NULL, four);
+            else step_two_by_two(&s, upper, b_at, &leaves, four);
             if (!evenly || !n || !slice || stored == TILE_ROWS) continue;
             int until = stored + rows_per_step < TILE_ROWS ? stored + rows_per_step : TILE_ROWS;
             store_rows(done, stored, until, four.columns);
@@ -563,8 +592,12 @@ static inline __attribute__((always_inline)) void in_place_fours(int64_t count, 
 
 static void in_place_wide_bf16(int64_t count, const ls_gemm_rows *a, const ls_gemm_panels *b, const ls_gemm_targets *to)
 {
-    if (b->count % 2 == 0 && panels_stay(a->slices, b->count, TILE_ROWS)) in_place_fours(count, a, b, to, side_by_side);
-    else in_place_fours(count, a, b, to, two_by_two);
+    bool side_by_side = b->count % 2 == 0 && panels_stay(a->slices, b->count, TILE_ROWS),
+         residual = to->residual != NULL;
+    if (side_by_side && residual) in_place_fours(count, a, b, to, (arrangement){TILE_ROWS, 2 * TILE_SIDE, true});
+    else if (side_by_side) in_place_fours(count, a, b, to, (arrangement){TILE_ROWS, 2 * TILE_SIDE, false});
+    else if (residual) in_place_fours(count, a, b, to, (arrangement){TILE_SIDE, TILE_SIDE, true});
+    else in_place_fours(count, a, b, to, (arrangement){TILE_SIDE, TILE_SIDE, false});
 }
 
 const ls_gemm_table ls_gemm_amx = {
