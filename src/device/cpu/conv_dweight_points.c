@@ -75,13 +75,15 @@ static ls_gemm_ahead rows_of(const ls_pixels *p, int64_t first, int64_t rows)
     return (ls_gemm_ahead){p->data + bytes_of(first * p->row), bytes_of(rows * p->row) / 64};
 }
 
-/* Take up to `most` lines off what is to be fetched. */
-static ls_gemm_ahead take_lines(ls_gemm_ahead *all, int64_t most)
+/* Take what one of `calls` calls has to fetch of both images, `most` lines or fewer: all calls the same, because a core
+ * that waits for many lines at once does not multiply. */
+static ls_gemm_ahead take_share(ls_gemm_ahead both[2], int64_t calls, int64_t most)
 {
-    ls_gemm_ahead taken = {all->at, smaller(all->lines, most)};
+    int64_t share = smaller(most, ceil_div(both[0].lines + both[1].lines, calls));
+    ls_gemm_ahead *from = &both[both[0].lines ? 0 : 1], taken = {from->at, smaller(from->lines, share)};
     if (!taken.lines) return taken;
-    all->at += taken.lines * 64;
-    all->lines -= taken.lines;
+    from->at += taken.lines * 64;
+    from->lines -= taken.lines;
     return taken;
 }
 
@@ -97,6 +99,7 @@ static void multiply_chunk(const points_plan *plan, const ls_dweight_block *b, c
 {
     const ls_dweight_sums *s = &plan->sums;
     int64_t points = now->rows * plan->walk.grid[1], tile = s->rows * s->columns;
+    int64_t calls = s->taps * ceil_div(b->channels, s->columns) * ceil_div(b->outputs, s->rows); /* left */
     ls_gemm_points p = {.run = run,
                         .a_stride = bytes_of(plan->dy.pixel),
                         .b_stride = bytes_of(plan->walk.pixels.pixel * plan->walk.stride[1])};
@@ -108,7 +111,7 @@ static void multiply_chunk(const points_plan *plan, const ls_dweight_block *b, c
                 p.a_offset = bytes_of(ls_dweight_first(s, b->first_o + o, s->rows, s->conv->group_o));
                 p.to = ls_dweight_panel(s, b, o / s->rows) + (c / s->columns * s->taps + tap) * tile;
                 p.from = now->begins ? NULL : p.to;
-                p.ahead = take_lines(&now->ahead[now->ahead[0].lines ? 0 : 1], points);
+                p.ahead = take_share(now->ahead, calls--, points);
                 plan->kernel->sum(&p);
             }
         }
