@@ -73,6 +73,10 @@ typedef struct ls_window {
     int64_t groups;
 } ls_window;
 
+/* Attention in f32: finite values of a mask count as no more than this. A key with -1e9 is as good as hidden beside
+ * others, but where a query has only such keys, sums with numbers that large would lose its scores, and overflow. */
+#define LS_ATTENTION_MOST_BIAS 16384
+
 /* What an operator needs besides tensors. The opcodes that use a member are named above it. `accumulate` is a mask: bit
  * k set = the result is added to the contents of out[k], in the type computed in, and rounded once. */
 /* clang-format off */

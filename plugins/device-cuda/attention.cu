@@ -17,6 +17,29 @@ template <typename W> static __device__ __forceinline__ W minus_infinity()
     return -(W)INFINITY;
 }
 
+/* Number `at` of a mask of numbers. */
+template <typename W> static __device__ W number_of(const attention_heads &mask, int64_t at)
+{
+    switch (mask.dtype) {
+    case LS_F32: return (W)((const float *)mask.data)[at];
+    case LS_F64: return (W)((const double *)mask.data)[at];
+    case LS_F16: return as<W>(((const f16 *)mask.data)[at]);
+    default: return as<W>(((const bf16 *)mask.data)[at]);
+    }
+}
+
+static __device__ __forceinline__ double bounded(double bias)
+{
+    return bias;
+}
+
+static __device__ __forceinline__ float bounded(float bias)
+{
+    const float most = LS_ATTENTION_MOST_BIAS;
+    if (!(fabsf(bias) > most) || isinf(bias)) return bias;
+    return copysignf(most, bias);
+}
+
 /* What is added to the score of a query and a key: -infinity where the key is hidden. */
 template <typename W>
 static __device__ W bias_of(const attention &a, int64_t b, int64_t h, int64_t i, int64_t j, int64_t length)
@@ -25,13 +48,8 @@ static __device__ W bias_of(const attention &a, int64_t b, int64_t h, int64_t i,
         return minus_infinity<W>();
     if (!a.mask.data) return 0;
     int64_t at = b * a.mask.batch + h * a.mask.head + i * a.mask.row + j * a.mask.column;
-    switch (a.mask.dtype) {
-    case LS_F32: return (W)((const float *)a.mask.data)[at];
-    case LS_F64: return (W)((const double *)a.mask.data)[at];
-    case LS_F16: return as<W>(((const f16 *)a.mask.data)[at]);
-    case LS_BF16: return as<W>(((const bf16 *)a.mask.data)[at]);
-    default: return ((const uint8_t *)a.mask.data)[at] ? (W)0 : minus_infinity<W>();
-    }
+    if (a.mask.dtype == LS_BOOL) return ((const uint8_t *)a.mask.data)[at] ? (W)0 : minus_infinity<W>();
+    return bounded(number_of<W>(a.mask, at));
 }
 
 static __device__ bool is_dropped(const attention &a, int64_t b, int64_t h, int64_t i, int64_t j)

@@ -84,14 +84,24 @@ static bool visible(attention *a, shlo_value *seen)
     return any;
 }
 
+/* What a mask of numbers adds to scores, with its finite numbers bounded. */
+static shlo_value bias(attention *a)
+{
+    shlo *s = &a->l->s;
+    shlo_value all = shlo_reshape(s, xla_in_as(a->l, a->mask_input, a->wide), a->scores);
+    if (a->wide == SHLO_F64) return all;
+    shlo_value bounded =
+        shlo_with(s, "maximum", shlo_with(s, "minimum", all, LS_ATTENTION_MOST_BIAS), -LS_ATTENTION_MOST_BIAS);
+    return shlo_select(s, shlo_compare_with(s, "EQ", shlo_unary(s, "abs", all), INFINITY), all, bounded);
+}
+
 /* [B,Hk,G,Sq,Skv]: scaled and masked; -infinity where a query does not see the key */
 static shlo_value scores(attention *a)
 {
     shlo *s = &a->l->s;
     shlo_value all = times(a, a->q, a->k, 4), seen;
     all = shlo_with(s, "multiply", all, a->l->call->attrs.attention.scale);
-    if (a->mask && a->mask->dtype != LS_BOOL)
-        all = shlo_add(s, all, shlo_reshape(s, xla_in_as(a->l, a->mask_input, a->wide), a->scores));
+    if (a->mask && a->mask->dtype != LS_BOOL) all = shlo_add(s, all, bias(a));
     if (visible(a, &seen)) all = shlo_select(s, seen, all, shlo_number(s, a->wide, -INFINITY, SHLO_SCALAR));
     return all;
 }

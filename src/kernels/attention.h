@@ -8,7 +8,7 @@
 
 #include "base/rng.h"
 
-#include <lockstep/base.h>
+#include <lockstep/plugin.h>
 
 /* A matrix of contiguous rows, `row` elements apart, once per head of a group, `head` elements apart. */
 typedef struct ls_attention_matrix {
@@ -88,10 +88,7 @@ extern const ls_attention_table ls_attention_avx2, ls_attention_avx512, ls_atten
 const ls_attention_table *ls_attention_kernels(void);
 
 /* bias[j] = value added to the score of query i and key begin + j, for j in [0, count): that of the mask, or -infinity
- * where mask or causality hide the key. In f32, finite values of a mask count as no more than MOST_BIAS: a key with
- * -1e9 is as good as hidden beside others, but where a query has only such keys, sums with numbers that large would
- * lose its scores, and overflow. */
-#define LS_ATTENTION_MOST_BIAS 16384
+ * where mask or causality hide the key. In f32, finite values of a mask are at most LS_ATTENTION_MOST_BIAS. */
 void ls_attention_bias(const ls_attention_task *problem, int64_t head, int64_t query, int64_t begin, int64_t count,
                        float *bias);
 void ls_attention_bias_f64(const ls_attention_task *problem, int64_t head, int64_t query, int64_t begin, int64_t count,

@@ -118,6 +118,28 @@ static void strides_past_the_image_are_one_window(void)
     CHECK_TEXT(ls_error_message(run), "");
 }
 
+/* What attention with a mask makes of queries that it hides everything from, and the gradients for all of q. */
+static ls_tensor *attention_grad(ls_tensor *q, ls_tensor *k, ls_tensor *v, ls_tensor *mask)
+{
+    q = ls_set_requires_grad(ls_detach(q), true);
+    ls_tensor *out = mask ? ls_attention(q, k, v, .mask = mask) : ls_attention(q, k, v);
+    ls_backward(run, ls_sum(ls_mul(out, out)));
+    return ls_concat(0, ls_detach(out), ls_grad(q));
+}
+
+/* Masks hide keys by large numbers, too. A query that has only such keys sees them all, as without a mask. */
+static void masks_of_large_numbers_are_no_trap(void)
+{
+    static const double hidden[] = {-1e9, -1e30, -3.4028234e38};
+    ls_tensor *q = ls_randn(run, LS_F32, 2, 3, 5, 16), *k = ls_randn(run, LS_F32, 2, 3, 40, 16),
+              *v = ls_randn(run, LS_F32, 2, 3, 40, 16), *plain = attention_grad(q, k, v, NULL);
+    for (int i = 0; i < 3; i++) {
+        ls_tensor *masked = attention_grad(q, k, v, ls_full(run, LS_F32, hidden[i], 5, 40));
+        CHECK_NEAR(ls_item(ls_max(ls_abs(ls_sub(masked, plain)))), 0, 5e-3);
+    }
+    CHECK_TEXT(ls_error_message(run), "");
+}
+
 /* Alone, and in one step with the convolution before it. */
 static void a_batch_without_samples_leaves_running_statistics(void)
 {
@@ -158,6 +180,7 @@ int main(int argc, char **argv)
     CHECK_RUN(a_tensor_like_another_is_on_its_device);
     CHECK_RUN(pictures_are_normalised_as_by_single_operators);
     CHECK_RUN(strides_past_the_image_are_one_window);
+    CHECK_RUN(masks_of_large_numbers_are_no_trap);
     CHECK_RUN(a_batch_without_samples_leaves_running_statistics);
     CHECK_RUN(results_keep_the_order_of_the_input_that_has_one);
     ls_finish(run);
