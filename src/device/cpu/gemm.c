@@ -607,11 +607,23 @@ static void pack_panels(void *arg, int64_t begin, int64_t end)
                p->to + begin * p->stride * (int64_t)ls_dtype_size(p->job->kernel->panel), p->stride);
 }
 
+/* Slices of all panels: whole lines across k, in the order of memory. */
+static void pack_slices(void *arg, int64_t begin, int64_t end)
+{
+    const gemm_packing *p = arg;
+    const ls_gemm_kernel *kernel = p->job->kernel;
+    int64_t n = p->job->n, k = begin * kernel->kr, k_end = smaller(end * kernel->kr, p->job->k);
+    pack_block(p->job, &p->job->b, &kernel->b, 0, 0, n, n, k, k_end, NULL,
+               p->to + k * kernel->b.width * (int64_t)ls_dtype_size(kernel->panel), p->stride);
+}
+
 static void pack_all(const ls_gemm_job *job, void *to, int64_t stride)
 {
     gemm_packing packing = {job, to, stride};
-    int64_t width = job->kernel->b.width;
-    ls_parallel_for(ceil_div(job->n, width), larger(1, LEAST_WORK / 16 / (width * job->k)), pack_panels, &packing);
+    int64_t width = job->kernel->b.width, kr = job->kernel->kr, worthwhile = LEAST_WORK / 16;
+    if (job->b.across)
+        ls_parallel_for(ceil_div(job->k, kr), larger(1, worthwhile / (kr * job->n)), pack_slices, &packing);
+    else ls_parallel_for(ceil_div(job->n, width), larger(1, worthwhile / (width * job->k)), pack_panels, &packing);
 }
 
 /* Pack B into memory that the next product overwrites. NULL: out of memory. */
