@@ -169,23 +169,35 @@ typedef struct ending {
     ls_activation activation;
 } ending;
 
+/* The first product of a register in a tile, or a later one. */
+#define COLUMN_PRODUCT(t, i, j, x, y)                                                                                  \
+    do {                                                                                                               \
+        if (k) TILE_MULTIPLY(t, x, y);                                                                                 \
+        else SUM_CHANGE(t, i, j, x, y);                                                                                \
+    } while (0)
+
 /* One tile of a column. `last` is the one before it, still in the registers; its rows are rounded evenly in the steps
- * of this one, since stores in a row that leave the caches hold up the loads of A. */
+ * of this one, since stores in a row that leave the caches hold up the loads of A. Loads are spread over the products
+ * of a step: one waits until no product reads its register. */
 static inline __attribute__((always_inline)) void column_tile(const ls_gemm_column *c, const uint32_t *a,
                                                               const uint32_t *b, const float *from, const leaving *last,
                                                               fetching *f, ending how)
 {
     int64_t steps = c->k / 32, rows_per_step = steps > 1 ? (TILE_SIDE + steps - 2) / (steps - 1) : TILE_SIDE;
     int row = how.round && last->sums ? 0 : TILE_SIDE;
-    slices_load(a, b, TILE_UNITS);
-    sums_change(last, from);
-    fetch(f);
-    for (int64_t k = 32; k < c->k; k += 32) {
-        a += 2 * TILE_UNITS, b += 2 * TILE_UNITS;
-        slices_load(a, b, TILE_UNITS);
-        for (int64_t i = 0; i < rows_per_step && row < TILE_SIDE; i++, row++) row_round(c, last, row, how.activation);
+    for (int64_t k = 0; k < c->k; k += 32, a += 2 * TILE_UNITS, b += 2 * TILE_UNITS) {
+        TILE_LOAD(6, b, TILE_ROW);
+        TILE_LOAD_ONCE(4, a, TILE_ROW);
+        COLUMN_PRODUCT(0, 0, 0, 4, 6);
+        TILE_LOAD(7, b + TILE_UNITS, TILE_ROW);
+        COLUMN_PRODUCT(1, 0, 1, 4, 7);
+        TILE_LOAD_ONCE(5, a + TILE_UNITS, TILE_ROW);
+        for (int64_t i = 0; k && i < rows_per_step && row < TILE_SIDE; i++, row++)
+            row_round(c, last, row, how.activation);
+        COLUMN_PRODUCT(2, 1, 0, 5, 6);
         fetch(f);
-        slices_multiply();
+        tile_keep_pace();
+        COLUMN_PRODUCT(3, 1, 1, 5, 7);
     }
     for (; row < TILE_SIDE; row++) row_round(c, last, row, how.activation);
 }
@@ -289,7 +301,7 @@ static const ls_gemm_blocks deep = {
     .rows = 576,
     .block_bytes = 896 << 10,
     .depth_bytes = 2304,
-    .panel_bytes = 32 << 10,
+    .panel_bytes = 40 << 10,
     .sums_bytes = 1200 << 10,
     .strip = 64,
     .tasks = 1,
