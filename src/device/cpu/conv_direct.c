@@ -27,6 +27,7 @@
 #define LEAST_USE 0.6           /* share of points that are not border */
 #define LEAST_PANELS 4          /* of the weights, per task with its own points */
 #define PANEL_BYTES (512 << 10) /* of the weights, at most: read from L2 for every tile */
+#define PASS_BYTES (1 << 20)    /* of panels that all points of a task pass together: they stay in L2 */
 #define CACHE_LINE 64
 #define TASKS_PER_WORKER 4
 #define MOMENTS_TASKS 8 /* least, if points allow, where moments are gathered: the same with any number of workers */
@@ -331,6 +332,18 @@ static void add_moments(const direct_plan *plan, const direct_task *task, int64_
         ls_gathering_add(task->gathering, column + c, smaller(width, columns - c), &task->found[c / width], points);
 }
 
+/* Columns that the kernel multiplies at once: one panel where it cannot finish sums, else as many as stay in L2, in
+ * equal passes of pairs of panels. Panels that are deep make passes too narrow to be worth it. */
+static int64_t columns_at_once(const direct_plan *plan, bool apart)
+{
+    const ls_gemm_kernel *kernel = plan->job->kernel;
+    int64_t all = plan->part_columns, width = kernel->b.width;
+    if (apart) return width;
+    int64_t panels = PASS_BYTES / (plan->slices * kernel->kr * width * plan->bytes);
+    if (panels < LEAST_PANELS || panels * width >= all) return all;
+    return ls_gemm_round_up(ceil_div(all, ceil_div(all, panels * width)), 2 * width);
+}
+
 static void multiply(const direct_plan *plan, direct_task *task, int64_t part)
 {
     const ls_gemm_job *job = plan->job;
@@ -347,7 +360,7 @@ static void multiply(const direct_plan *plan, direct_task *task, int64_t part)
         points = count_points(plan, task);
         to.moments = task->found;
     }
-    int64_t at_once = apart ? kernel->b.width : plan->part_columns;
+    int64_t at_once = columns_at_once(plan, apart);
     for (int64_t column = part * plan->part_columns; column < end; column += at_once) {
         to.columns = smaller(at_once, end - column);
         if (to.dtype != LS_DTYPE_NONE && !apart) {
