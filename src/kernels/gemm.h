@@ -151,6 +151,7 @@ typedef struct ls_gemm_kernel {
     /* (optional) The tiles of count * in_place_rows rows of A in place, which are all read, with panels of B. */
     void (*in_place)(int64_t count, const ls_gemm_rows *a, const ls_gemm_panels *b, const ls_gemm_targets *to);
     int64_t in_place_columns; /* of C up to which that is faster than packing A first */
+    int64_t in_place_bytes;   /* of B up to which it is, whatever its columns */
     int in_place_rows;        /* of such a tile */
     int in_place_run;         /* rows that may begin anywhere, together; 0: none */
     bool in_place_finishes;   /* it can do more with sums than store them */

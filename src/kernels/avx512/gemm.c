@@ -11,6 +11,7 @@ static const ls_gemm_blocks large = {
     .sums_bytes = INT64_MAX,
     .strip = 64,
     .tasks = 8,
+    .in_place_stream_bytes = 32 << 20,
 };
 
 #define ISA "avx512"
@@ -22,4 +23,5 @@ static const ls_gemm_blocks large = {
 #define POINT_CHANNELS 768
 #define EXTRAS .blocks = &large,
 #define IN_PLACE_COLUMNS 256
+#define IN_PLACE_BYTES (1 << 20) /* half of L2 */
 #include "kernels/x86/gemm_fma.inc"
