@@ -249,6 +249,25 @@ static void nan_in_scratch_memory_is_not_seen(void)
         }
 }
 
+/* Weights of strided convolutions, whose taps see phases of x: sides that differ, phases without taps, strides and
+ * dilations with a common factor, borders beyond a stride, several chunks and blocks of weights. */
+static void weights_by_phases(void)
+{
+    static const conv_case strided[] = {
+        {2, 32, 32, 30, 31, 1, {3, 3}, {2, 2}, {1, 1}, {1, 1}}, {3, 64, 32, 27, 28, 1, {1, 1}, {2, 2}, {0, 0}, {1, 1}},
+        {2, 30, 60, 25, 40, 1, {3, 3}, {1, 2}, {1, 1}, {1, 1}}, {1, 32, 31, 41, 26, 1, {5, 2}, {2, 1}, {0, 1}, {1, 2}},
+        {1, 32, 64, 40, 41, 1, {3, 3}, {2, 2}, {2, 2}, {2, 2}}, {1, 62, 32, 44, 39, 1, {4, 5}, {2, 2}, {3, 0}, {1, 1}},
+        {1, 32, 32, 64, 20, 1, {7, 1}, {4, 1}, {3, 0}, {1, 1}}, {1, 96, 192, 28, 28, 1, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
+        {1, 32, 32, 40, 50, 1, {3, 3}, {1, 3}, {1, 1}, {1, 1}}, {1, 32, 32, 24, 26, 1, {3, 2}, {2, 2}, {1, 3}, {3, 3}}};
+    for (size_t c = 0; c < sizeof strided / sizeof *strided; c++)
+        for (int accumulate = 0; accumulate < 2; accumulate++) {
+            conv_tensors t = conv_new(&strided[c], LS_BF16, LS_F32, LS_BF16, 2);
+            ls_parallel(fill_scratch, NULL, ls_parallel_width());
+            check_conv(&t, 2, LS_BF16, accumulate, false);
+            conv_free(&t);
+        }
+}
+
 /* A copy of a tensor that memory which cannot be read follows. */
 typedef struct fenced {
     ls_operand *view;
@@ -326,6 +345,7 @@ int main(int argc, char **argv)
     CHECK_RUN_ISAS_SLOW(pixels_in_place);
     CHECK_RUN_ISAS(weights_from_pixels_in_place);
     CHECK_RUN_ISAS(nan_in_scratch_memory_is_not_seen);
+    CHECK_RUN_ISAS_SLOW(weights_by_phases);
     CHECK_RUN_ISAS(groups_end_with_the_image);
     CHECK_RUN_ISAS(gradients_of_weights_end_with_the_images);
     CHECK_RUN_ISAS(packed_weights);

@@ -4,12 +4,13 @@
  *
  * Number points row by row, with gaps between rows and between images as wide as the border. Then a tap sees all points
  * at one distance, and its product begins that many points further on in the same panels of x: these are packed once,
- * and once more starting at the second point if a panel holds pairs of points.
+ * and once more starting at the second point if a panel holds pairs of points. A stride parts x into phases, pixels at
+ * the same place modulo the stride: taps that see the same phase share its panels.
  *
  * A task multiplies a part of the points, a chunk at a time, and keeps its sums in L2. Every pixel of both images comes
  * from memory once, fetched while the chunk before is multiplied; one tap gains from that, too. Larger weights are cut
  * into blocks whose sums fit, and pixels are then read and packed once per block. With one tap that is too often where
- * weights are very large; and strides would need panels of their own: conv_dweight.c packs these tap by tap.
+ * weights are very large: conv_dweight.c packs these tap by tap.
  *
  * Parts depend only on sizes and are added in order: results do not depend on the number of workers. */
 #include "device/cpu/conv.h"
@@ -24,50 +25,95 @@
 #define LEAST_PART 1536          /* points whose sums are worth adding up later */
 #define MOST_TASKS 16            /* unless there are more blocks */
 #define LEAST_USE 0.6            /* share of points that are pixels */
+#define MOST_SETS 8              /* of panels of x, one for each phase and first point */
 
 /* One side of the product: the pixels of its points. */
 typedef struct points {
     ls_pixels pixels;
     int64_t first[2]; /* pixel of point (0, 0) of an image */
+    int64_t step[2];  /* pixels from point to point */
     int64_t grid[2];  /* points of an image that are pixels */
 } points;
+
+/* Where the taps of one dimension see x: tap t, at point p, the pixel at `phase` of step p + point of that tap. */
+typedef struct tap_place {
+    int64_t phase, point;
+} tap_place;
 
 typedef struct taps_plan {
     ls_dweight_sums sums;
     const ls_conv *conv;
     const ls_gemm_kernel *kernel;
-    points dy, x;
+    points dy, x;         /* x: the first phase */
     int64_t line, height; /* points of a row and rows of an image, gaps included */
     int64_t total, part;  /* points; of a part */
     int64_t chunk;
     int64_t reach; /* most points that taps see beyond a chunk */
     int64_t bytes;
-    int sets; /* of panels of x */
+    int sets;             /* of panels of x, */
+    bool seen[MOST_SETS]; /* and which of them taps see */
     _Atomic int64_t next;
     atomic_bool out_of_memory;
 } taps_plan;
+
+/* Points [*begin, *end) of a row, or rows of an image, that are pixels. */
+static void pixels_inside(const points *side, int d, int64_t *begin, int64_t *end)
+{
+    int64_t first = side->first[d], size = side->pixels.size[d], step = side->step[d];
+    *begin = first < 0 ? ceil_div(-first, step) : 0;
+    *end = smaller(side->grid[d], first < size ? ceil_div(size - first, step) : 0);
+}
 
 /* Addresses of the pixels of points [first, first + count); NULL in gaps. */
 static void locate(const taps_plan *plan, const points *side, int64_t first, int64_t count, const void **line)
 {
     const ls_pixels *p = &side->pixels;
-    int64_t bytes = (int64_t)ls_dtype_size(p->dtype);
+    int64_t bytes = (int64_t)ls_dtype_size(p->dtype), distance = p->pixel * side->step[1] * bytes;
     int64_t x = first % plan->line, y = first / plan->line % plan->height, item = first / plan->line / plan->height;
-    for (int64_t run; count > 0; count -= run, line += run) {
-        run = smaller(count, plan->line - x);
-        int64_t row = side->first[0] + y;
-        bool there = y < side->grid[0] && row >= 0 && row < p->size[0] && item < plan->conv->n;
-        const char *at = p->data + (item * p->item + row * p->row) * bytes;
-        for (int64_t i = 0; i < run; i++) {
-            int64_t column = side->first[1] + x + i;
-            bool here = there && x + i < side->grid[1] && column >= 0 && column < p->size[1];
-            line[i] = here ? at + column * p->pixel * bytes : NULL;
-        }
-        x = 0;
+    int64_t x_begin, x_end, y_begin, y_end;
+    pixels_inside(side, 1, &x_begin, &x_end);
+    pixels_inside(side, 0, &y_begin, &y_end);
+    for (int64_t end; count > 0; count -= end - x, line += end - x, x = 0) {
+        end = smaller(plan->line, x + count);
+        bool there = y >= y_begin && y < y_end && item < plan->conv->n;
+        int64_t row = item * p->item + (side->first[0] + y * side->step[0]) * p->row;
+        int64_t at = (row + side->first[1] * p->pixel) * bytes;
+        int64_t i = x;
+        for (; i < end && (!there || i < x_begin); i++) line[i - x] = NULL;
+        for (; i < end && i < x_end; i++) line[i - x] = p->data + at + i * distance;
+        for (; i < end; i++) line[i - x] = NULL;
         if (++y < plan->height) continue;
         y = 0;
         item++;
     }
+}
+
+/* ---- Taps and sets of panels ------------------------------------------------------------------------------------- */
+
+/* Points are counted from the first that any tap sees. */
+static tap_place place_of(const ls_window *w, int d, int64_t tap)
+{
+    int64_t stride = w->stride[d], before = ceil_div(w->padding[d], stride);
+    int64_t at = before * stride - w->padding[d] + tap * w->dilation[d];
+    return (tap_place){at % stride, at / stride};
+}
+
+/* The set of panels that a tap sees, and how many points further on its product begins there. */
+static int set_of_tap(const taps_plan *plan, int64_t tap, int64_t *offset)
+{
+    const ls_window *w = &plan->conv->window;
+    tap_place row = place_of(w, 0, tap / w->kernel[1]), column = place_of(w, 1, tap % w->kernel[1]);
+    int64_t further = row.point * plan->line + column.point, step = plan->kernel->half_step;
+    *offset = further / step * step;
+    return (int)((row.phase * w->stride[1] + column.phase) * step + further % step);
+}
+
+static points points_of_phase(const taps_plan *plan, int phase)
+{
+    points side = plan->x;
+    side.first[0] += phase / plan->conv->window.stride[1];
+    side.first[1] += phase % plan->conv->window.stride[1];
+    return side;
 }
 
 /* ---- A task ------------------------------------------------------------------------------------------------------ */
@@ -83,10 +129,8 @@ typedef struct taps_task {
 /* The panels of a tap within what pack_x makes, for a panel of channels. */
 static const char *tap_panels(const taps_plan *plan, const taps_task *task, int64_t c, int64_t tap)
 {
-    const ls_window *w = &plan->conv->window;
-    int64_t row = tap / w->kernel[1] * w->dilation[0], column = tap % w->kernel[1] * w->dilation[1];
-    int64_t offset = row * plan->line + column, step = plan->kernel->half_step;
-    int64_t at = offset % step * task->b_set + offset / step * step * plan->kernel->half_b.width;
+    int64_t offset, set = set_of_tap(plan, tap, &offset);
+    int64_t at = set * task->b_set + offset * plan->kernel->half_b.width;
     return task->b + (at + 2 * c * task->b_stride) * plan->bytes;
 }
 
@@ -119,19 +163,22 @@ static void pack_dy(const taps_plan *plan, const taps_task *task, const ls_dweig
     ls_gemm_pack(plan->kernel, &plan->kernel->a, task->a, task->a_stride, &lines, b->outputs, count);
 }
 
-/* Packs x once for every starting point modulo half_step; one tap starts only at the first. Taps read whole steps of k:
- * where dy is filled up with zeros, x must be, too, since zero times what memory happened to hold may be NaN. */
+/* Packs x once for every set of panels that taps see. Taps read whole steps of k: where dy is filled up with zeros, x
+ * must be, too, since zero times what memory happened to hold may be NaN. */
 static void pack_x(const taps_plan *plan, const taps_task *task, const ls_dweight_block *b, int64_t point,
                    int64_t count)
 {
     const ls_gemm_kernel *kernel = plan->kernel;
     int64_t seen = ls_gemm_round_up(count, kernel->kr) + plan->reach;
-    locate(plan, &plan->x, point, seen + plan->sets - 1, task->line);
-    for (int step = 0; step < plan->sets; step++) {
+    for (int set = 0; set < plan->sets; set++) {
+        int first = set % kernel->half_step;
+        points side = points_of_phase(plan, set / kernel->half_step);
         ls_gemm_lines lines = {
-            .line = task->line + step, .offset = b->first_c, .dtype = plan->x.pixels.dtype, .across = true};
-        ls_gemm_pack(kernel, &kernel->half_b, task->b + step * task->b_set * plan->bytes, task->b_stride, &lines,
-                     b->channels, seen);
+            .line = task->line + first, .offset = b->first_c, .dtype = side.pixels.dtype, .across = true};
+        if (!first) locate(plan, &side, point, seen + kernel->half_step - 1, task->line);
+        if (plan->seen[set])
+            ls_gemm_pack(kernel, &kernel->half_b, task->b + set * task->b_set * plan->bytes, task->b_stride, &lines,
+                         b->channels, seen);
     }
 }
 
@@ -141,7 +188,8 @@ static void pack_x(const taps_plan *plan, const taps_task *task, const ls_dweigh
 static const char *pixel_after(const taps_plan *plan, const points *side, int64_t point)
 {
     const ls_pixels *p = &side->pixels;
-    int64_t x = point % plan->line + side->first[1], y = point / plan->line % plan->height + side->first[0];
+    int64_t x = point % plan->line * side->step[1] + side->first[1];
+    int64_t y = point / plan->line % plan->height * side->step[0] + side->first[0];
     int64_t item = point / plan->line / plan->height;
     x = larger(0, smaller(x, p->size[1])), y = larger(0, smaller(y, p->size[0]));
     int64_t at = item < plan->conv->n ? item * p->item + y * p->row + (y < p->size[0] ? x * p->pixel : 0)
@@ -245,8 +293,9 @@ static const ls_gemm_kernel *kernel_for(const ls_conv *conv)
 static int64_t spaced(const ls_conv *conv, int d)
 {
     const ls_window *w = &conv->window;
-    int64_t need = conv->out[d] + (w->kernel[d] - 1) * w->dilation[d];
-    int64_t there = larger(smaller(conv->in[d] + w->padding[d], need), need - w->padding[d]);
+    int64_t before = ceil_div(w->padding[d], w->stride[d]),
+            need = conv->out[d] + place_of(w, d, w->kernel[d] - 1).point;
+    int64_t there = larger(smaller(ceil_div(conv->in[d], w->stride[d]) + before, need), need - before);
     return larger(there, conv->out[d]);
 }
 
@@ -278,13 +327,24 @@ bool ls_conv_dweight_by_taps(const ls_conv *conv, const ls_operand *dw)
 {
     const ls_gemm_kernel *kernel = kernel_for(conv);
     const ls_window *w = &conv->window;
-    if (!kernel || w->groups > 1 || w->stride[0] > 1 || w->stride[1] > 1 || dw->dtype != LS_F32 || !conv->n ||
-        !conv->out[0] || !conv->out[1] || weight_bytes(conv, kernel) > most_weights(conv, kernel))
+    if (!kernel || w->groups > 1 || dw->dtype != LS_F32 || !conv->n || !conv->out[0] || !conv->out[1] ||
+        weight_bytes(conv, kernel) > most_weights(conv, kernel))
         return false;
+    int64_t phases = w->stride[0] * w->stride[1]; /* without a kernel of its own: not measured */
+    if (phases > 1 && (!kernel->halves || phases * kernel->half_step > MOST_SETS)) return false;
     double use = (double)(conv->out[0] * conv->out[1]) / (double)(spaced(conv, 0) * spaced(conv, 1));
     use *= (double)conv->group_o / (double)ls_gemm_round_up(conv->group_o, kernel->a.width);
     use *= (double)conv->group_c / (double)ls_gemm_round_up(conv->group_c, kernel->b.width);
     return use >= LEAST_USE;
+}
+
+/* Marks the sets of panels that taps see; how many? */
+static int64_t sets_seen(taps_plan *plan)
+{
+    int64_t count = 0, offset;
+    for (int64_t tap = 0; tap < plan->sums.taps; tap++) plan->seen[set_of_tap(plan, tap, &offset)] = true;
+    for (int set = 0; set < plan->sets; set++) count += plan->seen[set];
+    return count;
 }
 
 ls_status ls_conv_dweight_taps(const ls_conv *conv, ls_pixels dy, ls_pixels x, const ls_operand *dw, ls_message *why)
@@ -298,19 +358,21 @@ ls_status ls_conv_dweight_taps(const ls_conv *conv, ls_pixels dy, ls_pixels x, c
                                .taps = w->kernel[0] * w->kernel[1]},
                       .conv = conv,
                       .kernel = kernel,
-                      .dy = {.pixels = dy, .grid = {conv->out[0], conv->out[1]}},
-                      .x = {.pixels = x, .first = {-w->padding[0], -w->padding[1]}, .grid = {INT64_MAX, INT64_MAX}},
+                      .dy = {.pixels = dy, .step = {1, 1}, .grid = {conv->out[0], conv->out[1]}},
+                      .x = {.pixels = x, .step = {w->stride[0], w->stride[1]}, .grid = {INT64_MAX, INT64_MAX}},
                       .line = spaced(conv, 1),
                       .height = spaced(conv, 0),
                       .bytes = (int64_t)ls_dtype_size(kernel->panel)};
     plan.total = conv->n * plan.height * plan.line;
-    plan.reach = (w->kernel[0] - 1) * w->dilation[0] * plan.line + (w->kernel[1] - 1) * w->dilation[1];
-    plan.sets = plan.sums.taps > 1 ? kernel->half_step : 1;
-    ls_dweight_cut(&plan.sums, plan.sets);
+    plan.sets = (int)(w->stride[0] * w->stride[1] * kernel->half_step);
+    for (int d = 0; d < 2; d++) plan.x.first[d] = -ceil_div(w->padding[d], w->stride[d]) * w->stride[d];
+    int64_t packed = sets_seen(&plan);
+    plan.reach = place_of(w, 0, w->kernel[0] - 1).point * plan.line + place_of(w, 1, w->kernel[1] - 1).point;
+    ls_dweight_cut(&plan.sums, packed);
     plan.part = ls_gemm_round_up(ceil_div(plan.total, parts_of(&plan)), kernel->kr);
     plan.sums.parts = ceil_div(plan.total, plan.part);
     int64_t point_bytes =
-        (plan.sums.panels_o * kernel->a.width + plan.sets * plan.sums.panels_c * kernel->b.width) * plan.bytes;
+        (plan.sums.panels_o * kernel->a.width + packed * plan.sums.panels_c * kernel->b.width) * plan.bytes;
     plan.chunk = larger(kernel->kr, smaller(CHUNK, PACKED_BYTES / point_bytes));
     plan.chunk = ls_gemm_round_up(ceil_div(plan.part, ceil_div(plan.part, plan.chunk)), kernel->kr);
     if (!ls_dweight_take(&plan.sums)) return ls_conv_out_of_memory(why);
