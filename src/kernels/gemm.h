@@ -117,7 +117,7 @@ typedef struct ls_gemm_blocks {
     int64_t block_bytes;  /* of that block, packed: stays in L2 while all panels of B pass */
     int64_t depth_bytes;  /* of a row of that block, at most */
     int64_t panel_bytes;  /* of a panel of B that stays in L1 */
-    int64_t sums_bytes;   /* of partial sums kept with a block, if k is cut */
+    int64_t cut_bytes;    /* of that block and its partial sums, if k is cut */
     int64_t strip;        /* columns of C finished together, roughly */
     int64_t tasks;        /* per worker to aim for; columns are cut if rows give fewer */
     int64_t shared_bytes; /* of B up to which all workers pack it together once, instead of each its own part */

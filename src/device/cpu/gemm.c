@@ -48,7 +48,7 @@ static const ls_gemm_blocks usual = {
     .block_bytes = INT64_MAX,
     .depth_bytes = 1536,
     .panel_bytes = 24 << 10,
-    .sums_bytes = INT64_MAX,
+    .cut_bytes = INT64_MAX,
     .strip = 64,
     .tasks = 8,
 };
@@ -528,7 +528,9 @@ static void plan_on_packed(gemm_plan *plan, int64_t workers, int64_t kc, int64_t
     int64_t mr = job->kernel->a.width, kr = job->kernel->kr, bytes = (int64_t)ls_dtype_size(job->kernel->panel);
     int64_t parts = job->batch * plan->splits;
     plan->kd = plan->task_depth;
-    plan->kb = even_part(plan->task_depth, larger(blocks->depth_bytes / bytes, kc), kr);
+    int64_t deepest = larger(blocks->depth_bytes / bytes, kc);
+    if (job->a.across && plan->task_depth > deepest) deepest = kc; /* packed in slices anyway: rather more rows */
+    plan->kb = even_part(plan->task_depth, deepest, kr);
     plan->kc = even_part(plan->kb, kc, kr);
     bool keeps_sums = plan->kb < plan->task_depth;
 
@@ -541,7 +543,8 @@ static void plan_on_packed(gemm_plan *plan, int64_t workers, int64_t kc, int64_t
     plan->task_columns = ls_gemm_round_up(ceil_div(job->n, columns), unit);
     plan->nc = even_part(plan->task_columns, keeps_sums ? PARTIAL_COLUMNS : plan->task_columns, unit);
     if (keeps_sums) { /* sums kept with the block make it smaller: rather more tasks than blocks of odd sizes */
-        most = larger(mr, smaller(most, blocks->sums_bytes / (plan->nc * sum_bytes(job))) / mr * mr);
+        int64_t row_bytes = plan->nc * sum_bytes(job) + plan->kb * bytes;
+        most = larger(mr, smaller(most, blocks->cut_bytes / row_bytes) / mr * mr);
         rows = larger(rows, ceil_div(job->m, most));
     }
     if (rows * columns * parts < UNEVEN_TASKS * workers && job->m > ROWS * rows) /* as many for every worker */
