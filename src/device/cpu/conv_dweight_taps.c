@@ -22,6 +22,8 @@
 
 #define CHUNK 512                /* points packed at a time, at most: a panel of dy then stays in L1 */
 #define PACKED_BYTES (768 << 10) /* of a chunk, roughly */
+#define STREAM_BYTES (144 << 10) /* the same of one tap: L2 holds what is packed, from what, and what is fetched next */
+#define STREAM_CHUNK 192         /* but so many points at least, which share loading and storing sums */
 #define LEAST_PART 1536          /* points whose sums are worth adding up later */
 #define MOST_TASKS 16            /* unless there are more blocks */
 #define LEAST_USE 0.6            /* share of points that are pixels */
@@ -373,7 +375,9 @@ ls_status ls_conv_dweight_taps(const ls_conv *conv, ls_pixels dy, ls_pixels x, c
     plan.sums.parts = ceil_div(plan.total, plan.part);
     int64_t point_bytes =
         (plan.sums.panels_o * kernel->a.width + packed * plan.sums.panels_c * kernel->b.width) * plan.bytes;
-    plan.chunk = larger(kernel->kr, smaller(CHUNK, PACKED_BYTES / point_bytes));
+    bool streams = plan.sums.taps == 1 && plan.sums.blocks_o * plan.sums.blocks_c == 1;
+    int64_t most = streams ? larger(STREAM_CHUNK, STREAM_BYTES / point_bytes) : PACKED_BYTES / point_bytes;
+    plan.chunk = larger(kernel->kr, smaller(CHUNK, most));
     plan.chunk = ls_gemm_round_up(ceil_div(plan.part, ceil_div(plan.part, plan.chunk)), kernel->kr);
     if (!ls_dweight_take(&plan.sums)) return ls_conv_out_of_memory(why);
     ls_parallel(run_tasks, &plan, ls_parallel_width());
