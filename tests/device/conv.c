@@ -216,7 +216,12 @@ static void weights_from_pixels_in_place(void)
                                      {2, 96, 40, 50, 47, 1, {1, 1}, {1, 1}, {0, 0}, {1, 1}},
                                      {1, 70, 300, 9, 8, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
                                      {2, 35, 40, 14, 15, 1, {3, 2}, {2, 3}, {2, 1}, {2, 1}},
-                                     {1, 32, 13, 2, 1, 1, {5, 5}, {1, 1}, {4, 4}, {2, 2}}};
+                                     {1, 32, 13, 2, 1, 1, {5, 5}, {1, 1}, {4, 4}, {2, 2}},
+                                     /* few channels: gathered, in more and in fewer numbers than a tile has columns */
+                                     {2, 3, 40, 45, 50, 1, {7, 7}, {2, 2}, {3, 3}, {1, 1}},
+                                     {2, 3, 14, 21, 19, 1, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
+                                     {1, 2, 15, 9, 8, 1, {3, 2}, {1, 3}, {2, 1}, {2, 1}},
+                                     {2, 5, 33, 14, 40, 1, {1, 4}, {1, 2}, {0, 2}, {1, 2}}};
     for (size_t c = 0; c < sizeof some / sizeof *some; c++)
         for (int accumulate = 0; accumulate < 2; accumulate++) {
             conv_tensors t = conv_new(&some[c], LS_F32, LS_F32, LS_F32, 2);

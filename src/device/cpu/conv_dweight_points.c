@@ -6,6 +6,9 @@
  * tap sees a row of dy as one run of points, at equal distances in both images; points that see the border are left
  * out. So nothing is packed, and no product is with zeros of a border.
  *
+ * Where pixels of x have few channels, those that all taps see at a point are gathered into one line first, and one tap
+ * sees these.
+ *
  * A task sums over a part of the rows of dy, a chunk that stays in L2 at a time, and keeps the sums of its block of dw
  * in L2, too. The next chunk is fetched meanwhile. */
 #include "device/cpu/conv.h"
@@ -13,6 +16,7 @@
 #include "base/parallel.h"
 
 #include <stdatomic.h>
+#include <string.h>
 
 #define CHUNK_BYTES (512 << 10) /* of both images, roughly */
 #define LEAST_CHUNK 128         /* points, roughly: they share loading and storing sums */
@@ -20,11 +24,15 @@
 #define MOST_TASKS 16           /* unless there are more blocks */
 
 typedef struct points_plan {
+    const ls_conv *conv;
     ls_dweight_sums sums;
     const ls_gemm_over_points *kernel;
     ls_walk walk; /* of y over x */
     ls_pixels dy;
     int64_t rows, part, chunk; /* of dy, in all images; of a part; of a chunk */
+    int64_t line;              /* numbers of a gathered line; 0: pixels are used in place */
+    ls_conv flat;              /* the convolution of lines */
+    ls_operand flat_dw;
     _Atomic int64_t next;
     atomic_bool out_of_memory;
 } points_plan;
@@ -66,6 +74,20 @@ static int64_t list_runs(const points_plan *plan, int64_t tap, int64_t first, in
     return n;
 }
 
+/* The runs of points of those rows and of the lines gathered for them. */
+static int64_t list_lines(const points_plan *plan, int64_t first, int64_t rows, const float *lines,
+                          ls_gemm_point_run *run)
+{
+    const ls_pixels *dy = &plan->dy;
+    int64_t height = plan->walk.grid[0], width = plan->walk.grid[1];
+    for (int64_t i = 0; i < rows; i++) {
+        int64_t item = (first + i) / height, y = (first + i) % height;
+        const char *a = dy->data + bytes_of(item * dy->item + y * dy->row);
+        run[i] = (ls_gemm_point_run){a, (const char *)(lines + i * width * plan->line), width};
+    }
+    return rows;
+}
+
 /* ---- Fetching ---------------------------------------------------------------------------------------------------- */
 
 /* Rows [first, first + rows) of an image, all images counted through, if there are no gaps in it. */
@@ -89,22 +111,35 @@ static ls_gemm_ahead take_share(ls_gemm_ahead both[2], int64_t calls, int64_t mo
 
 /* ---- A task ------------------------------------------------------------------------------------------------------ */
 
+/* Memory of a worker. */
+typedef struct worker_room {
+    ls_gemm_point_run *run;
+    float *lines;
+} worker_room;
+
 typedef struct chunk {
     int64_t first, rows;
     bool begins;            /* the sums of the task */
     ls_gemm_ahead ahead[2]; /* the next chunk */
 } chunk;
 
-static void multiply_chunk(const points_plan *plan, const ls_dweight_block *b, chunk *now, ls_gemm_point_run *run)
+static void multiply_chunk(const points_plan *plan, const ls_dweight_block *b, chunk *now, const worker_room *room)
 {
     const ls_dweight_sums *s = &plan->sums;
+    ls_gemm_point_run *run = room->run;
     int64_t points = now->rows * plan->walk.grid[1], tile = s->rows * s->columns;
     int64_t calls = s->taps * ceil_div(b->channels, s->columns) * ceil_div(b->outputs, s->rows); /* left */
     ls_gemm_points p = {.run = run,
                         .a_stride = bytes_of(plan->dy.pixel),
                         .b_stride = bytes_of(plan->walk.pixels.pixel * plan->walk.stride[1])};
+    if (plan->line) {
+        ls_walk_gather(&plan->walk, plan->conv->group_c, now->first * plan->walk.grid[1], points, room->lines,
+                       bytes_of(plan->line));
+        p.b_stride = bytes_of(plan->line);
+    }
     for (int64_t tap = 0; tap < s->taps; tap++) {
-        p.runs = list_runs(plan, tap, now->first, now->rows, run);
+        p.runs = plan->line ? list_lines(plan, now->first, now->rows, room->lines, run)
+                            : list_runs(plan, tap, now->first, now->rows, run);
         for (int64_t c = 0; c < b->channels; c += s->columns) {
             p.b_offset = bytes_of(ls_dweight_first(s, b->first_c + c, s->columns, s->conv->group_c));
             for (int64_t o = 0; o < b->outputs; o += s->rows) {
@@ -124,7 +159,7 @@ static int64_t claim(points_plan *plan)
 }
 
 /* Returns the task to run next, which is claimed early to fetch its first rows. */
-static int64_t run_task(points_plan *plan, ls_gemm_point_run *run, int64_t number)
+static int64_t run_task(points_plan *plan, const worker_room *room, int64_t number)
 {
     ls_dweight_block b = ls_dweight_block_of(&plan->sums, number);
     int64_t begin = b.part * plan->part, end = smaller(plan->rows, begin + plan->part), next = 0;
@@ -140,7 +175,7 @@ static int64_t run_task(points_plan *plan, ls_gemm_point_run *run, int64_t numbe
             now.ahead[0] = rows_of(&plan->dy, soon, rows);
             now.ahead[1] = rows_of(x, soon * stride, in_x);
         }
-        multiply_chunk(plan, &b, &now, run);
+        multiply_chunk(plan, &b, &now, room);
     }
     return next;
 }
@@ -148,23 +183,34 @@ static int64_t run_task(points_plan *plan, ls_gemm_point_run *run, int64_t numbe
 static void run_tasks(void *arg, ls_worker worker)
 {
     points_plan *plan = arg;
-    ls_gemm_point_run *run = ls_scratch(worker, 0, (size_t)plan->chunk * sizeof *run);
-    if (!run) {
+    int64_t runs = ls_gemm_round_up(plan->chunk * (int64_t)sizeof(ls_gemm_point_run), 64);
+    int64_t lines = bytes_of(plan->chunk * plan->walk.grid[1] * plan->line);
+    char *memory = ls_scratch(worker, 0, (size_t)(runs + lines));
+    if (!memory) {
         atomic_store(&plan->out_of_memory, true);
         return;
     }
-    for (int64_t task = claim(plan); task < ls_dweight_tasks(&plan->sums);) task = run_task(plan, run, task);
+    worker_room room = {(ls_gemm_point_run *)memory, (float *)(memory + runs)};
+    memset(room.lines, 0, (size_t)lines); /* also what is beyond the numbers of a line */
+    for (int64_t task = claim(plan); task < ls_dweight_tasks(&plan->sums);) task = run_task(plan, &room, task);
 }
 
 /* ---- Planning ---------------------------------------------------------------------------------------------------- */
 
+/* Numbers that the taps see of all channels at a point, if these are gathered; else of a pixel. */
+static int64_t numbers_of(const ls_conv *conv)
+{
+    return conv->group_c * (ls_conv_is_narrow(conv) ? conv->window.kernel[0] * conv->window.kernel[1] : 1);
+}
+
 bool ls_conv_dweight_in_place(const ls_conv *conv, const ls_call *call)
 {
     const ls_gemm_over_points *kernel = ls_gemm()->points_f32;
-    return kernel && conv->compute == LS_F32 && call->in[0]->dtype == LS_F32 && call->in[1]->dtype == LS_F32 &&
-           call->out[0]->dtype == LS_F32 && conv->window.groups == 1 && conv->group_o >= kernel->rows &&
-           conv->group_c >= kernel->columns && conv->group_o + conv->group_c <= kernel->channels && conv->n &&
-           conv->out[0] && conv->out[1];
+    if (!kernel || conv->compute != LS_F32 || call->in[0]->dtype != LS_F32 || call->in[1]->dtype != LS_F32 ||
+        call->out[0]->dtype != LS_F32 || conv->window.groups != 1 || !conv->n || !conv->out[0] || !conv->out[1])
+        return false;
+    return conv->group_o >= kernel->rows && (conv->group_c >= kernel->columns || ls_conv_is_narrow(conv)) &&
+           conv->group_o + numbers_of(conv) <= kernel->channels;
 }
 
 /* Parts depend on sizes only; a power of two, since the workers often are one, too. */
@@ -176,10 +222,45 @@ static int64_t parts_of(const points_plan *plan)
     return parts;
 }
 
+/* Let the convolution of lines take the place of the one of pixels. Its weights [o][line] go to memory of their own. */
+static bool gather_lines(points_plan *plan)
+{
+    const ls_conv *conv = plan->conv;
+    plan->line = larger(numbers_of(conv), plan->kernel->columns);
+    plan->flat = *conv;
+    plan->flat.group_c = plan->line;
+    plan->flat.accumulate = false;
+    plan->flat_dw =
+        (ls_operand){.dtype = LS_F32,
+                     .ndim = 4,
+                     .dim = {conv->group_o, plan->line, 1, 1},
+                     .stride = {plan->line, 1, 1, 1},
+                     .data = ls_scratch((ls_worker){0, 1}, 1, (size_t)bytes_of(conv->group_o * plan->line))};
+    plan->sums.conv = &plan->flat;
+    plan->sums.dw = &plan->flat_dw;
+    plan->sums.taps = 1;
+    return plan->flat_dw.data != NULL;
+}
+
+/* Weights of lines [o][tap][c] to those of the convolution. */
+static void store_lines(const points_plan *plan, const ls_operand *dw)
+{
+    const float *from = plan->flat_dw.data;
+    int64_t channels = dw->dim[1], width = dw->dim[3], numbers = numbers_of(plan->conv);
+    for (int64_t o = 0; o < dw->dim[0]; o++)
+        for (int64_t i = 0; i < numbers; i++) {
+            int64_t tap = i / channels;
+            float *to = (float *)dw->data + o * dw->stride[0] + i % channels * dw->stride[1] +
+                        tap / width * dw->stride[2] + tap % width * dw->stride[3];
+            *to = from[o * plan->line + i] + (plan->conv->accumulate ? *to : 0);
+        }
+}
+
 ls_status ls_conv_dweight_points(const ls_conv *conv, ls_pixels dy, ls_pixels x, const ls_operand *dw, ls_message *why)
 {
     const ls_gemm_over_points *kernel = ls_gemm()->points_f32;
-    points_plan plan = {.sums = {.conv = conv,
+    points_plan plan = {.conv = conv,
+                        .sums = {.conv = conv,
                                  .dw = dw,
                                  .rows = kernel->rows,
                                  .columns = kernel->columns,
@@ -189,12 +270,14 @@ ls_status ls_conv_dweight_points(const ls_conv *conv, ls_pixels dy, ls_pixels x,
                         .walk = ls_walk_forward(conv, x),
                         .dy = dy,
                         .rows = conv->n * conv->out[0]};
+    if (ls_conv_is_narrow(conv) && !gather_lines(&plan)) return ls_conv_out_of_memory(why);
     ls_dweight_cut(&plan.sums, 1);
     plan.part = ceil_div(plan.rows, parts_of(&plan));
     plan.sums.parts = ceil_div(plan.rows, plan.part);
     int64_t outputs = smaller(conv->group_o, plan.sums.panels_o * kernel->rows);
-    int64_t channels = smaller(conv->group_c, plan.sums.panels_c * kernel->columns);
-    int64_t point = bytes_of(outputs + channels * plan.walk.stride[0] * plan.walk.stride[1]);
+    int64_t channels = smaller(plan.sums.conv->group_c, plan.sums.panels_c * kernel->columns);
+    if (!plan.line) channels *= plan.walk.stride[0] * plan.walk.stride[1];
+    int64_t point = bytes_of(outputs + channels);
     int64_t points = larger(LEAST_CHUNK, CHUNK_BYTES / point);
     plan.chunk = smaller(plan.part, larger(1, points / conv->out[1]));
     plan.chunk = ceil_div(plan.part, ceil_div(plan.part, plan.chunk));
@@ -202,5 +285,6 @@ ls_status ls_conv_dweight_points(const ls_conv *conv, ls_pixels dy, ls_pixels x,
     ls_parallel(run_tasks, &plan, ls_parallel_width());
     if (atomic_load(&plan.out_of_memory)) return ls_conv_out_of_memory(why);
     ls_dweight_add(&plan.sums);
+    if (plan.line) store_lines(&plan, dw);
     return LS_OK;
 }

@@ -136,7 +136,10 @@ void ls_walk_locate(const ls_walk *walk, int64_t tap, int64_t first, int64_t cou
 /* Copy n bytes in overlapping pieces of fixed size: faster than memcpy for the few bytes of one kernel row. */
 static inline void copy_few(char *to, const char *from, int64_t n)
 {
-    if (n >= 32 && n <= 64) {
+    if (n > 64 && n <= 128) {
+        memcpy(to, from, 64);
+        memcpy(to + n - 64, from + n - 64, 64);
+    } else if (n >= 32 && n <= 64) {
         memcpy(to, from, 32);
         memcpy(to + n - 32, from + n - 32, 32);
     } else if (n >= 16 && n <= 32) {
@@ -145,35 +148,59 @@ static inline void copy_few(char *to, const char *from, int64_t n)
     } else memcpy(to, from, (size_t)n);
 }
 
+/* Where points of a row begin and how far apart: in the image, and their lines. */
+typedef struct gathering {
+    const char *from;
+    char *to;
+    int64_t count, from_step, to_step;
+} gathering;
+
+/* The same `n` bytes of each point. */
+static void copy_points(const gathering *g, int64_t from_offset, int64_t to_offset, int64_t n)
+{
+    const char *from = g->from + from_offset;
+    char *to = g->to + to_offset;
+    for (int64_t i = 0; i < g->count; i++, from += g->from_step, to += g->to_step) copy_few(to, from, n);
+}
+
+/* How many of `count` points of a row from x on see only pixels of a row through the taps of a row. */
+static int64_t points_within(const ls_walk *walk, int64_t x, int64_t count)
+{
+    int64_t column = x * walk->stride[1] + walk->origin[1], taps = walk->taps[1];
+    int64_t beyond = walk->pixels.size[1] - column - taps; /* pixels to the right of the first point's last */
+    if (column < 0 || beyond < 0) return 0;
+    return smaller(smaller(count, walk->grid[1] - x), beyond / walk->stride[1] + 1);
+}
+
 void ls_walk_gather(const ls_walk *walk, int64_t channels, int64_t first, int64_t count, void *to, int64_t distance)
 {
+    enum { TOGETHER = 16 }; /* points: their lines stay in L1 */
     const ls_pixels *p = &walk->pixels;
-    int64_t bytes = (int64_t)ls_dtype_size(p->dtype), per_item = walk->grid[0] * walk->grid[1], taps = walk->taps[1];
-    int64_t item = first / per_item, y = first % per_item / walk->grid[1], x = first % walk->grid[1];
-    int64_t all = taps * channels * bytes, one = channels * bytes, row_step = walk->tap_step[0] * p->row * bytes;
+    int64_t bytes = (int64_t)ls_dtype_size(p->dtype), taps = walk->taps[1];
+    int64_t all = taps * channels * bytes, one = channels * bytes;
     bool dense = p->pixel == channels && walk->tap_step[1] == 1; /* taps of one row are contiguous */
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = 0, here; i < count; i += here) {
+        int64_t point = (first + i) % (walk->grid[0] * walk->grid[1]),
+                item = (first + i) / (walk->grid[0] * walk->grid[1]);
+        int64_t y = point / walk->grid[1], x = point % walk->grid[1];
         int64_t row = y * walk->stride[0] + walk->origin[0], column = x * walk->stride[1] + walk->origin[1];
-        int64_t last = column + (taps - 1) * walk->tap_step[1];
-        bool inside = dense && column >= 0 && last < p->size[1];
-        const char *from = p->data + (item * p->item + row * p->row + column * p->pixel) * bytes;
-        char *at = (char *)to + i * distance;
-        for (int64_t t = 0; t < walk->taps[0]; t++, at += all, row += walk->tap_step[0], from += row_step) {
-            if (row < 0 || row >= p->size[0]) memset(at, 0, (size_t)all);
-            else if (inside) copy_few(at, from, all);
+        int64_t inside = dense ? points_within(walk, x, smaller(count - i, TOGETHER)) : 0;
+        here = larger(1, inside);
+        gathering g = {p->data + (item * p->item + column * p->pixel) * bytes, (char *)to + i * distance, here,
+                       walk->stride[1] * p->pixel * bytes, distance};
+        for (int64_t t = 0; t < walk->taps[0]; t++, row += walk->tap_step[0]) {
+            char *at = g.to + t * all;
+            if (row < 0 || row >= p->size[0]) {
+                for (int64_t j = 0; j < here; j++) memset(at + j * distance, 0, (size_t)all);
+            } else if (inside) copy_points(&g, row * p->row * bytes, t * all, all);
             else {
                 for (int64_t u = 0; u < taps; u++) {
                     int64_t step = u * walk->tap_step[1], seen = column + step;
                     if (seen < 0 || seen >= p->size[1]) memset(at + u * one, 0, (size_t)one);
-                    else memcpy(at + u * one, from + step * p->pixel * bytes, (size_t)one);
+                    else memcpy(at + u * one, g.from + (row * p->row + step * p->pixel) * bytes, (size_t)one);
                 }
             }
         }
-        if (++x < walk->grid[1]) continue;
-        x = 0;
-        if (++y < walk->grid[0]) continue;
-        y = 0;
-        item++;
     }
 }
 
