@@ -118,6 +118,40 @@ static void strides_past_the_image_are_one_window(void)
     CHECK_TEXT(ls_error_message(run), "");
 }
 
+/* Sums of nothing are 0; the bias is still added. */
+static void convolutions_without_channels(void)
+{
+    for (int size = 1; size <= 3; size += 2) {
+        ls_tensor *x = ls_set_requires_grad(ls_zeros(run, LS_F32, 2, 0, 8, 8), true);
+        ls_tensor *weight = ls_set_requires_grad(ls_zeros(run, LS_F32, 64, 0, size, size), true);
+        ls_tensor *y = ls_conv2d(x, weight, ls_full(run, LS_F32, 3, 64));
+        CHECK_NEAR(ls_item(ls_min(y)), 3, 0);
+        ls_backward(run, ls_sum(y));
+        x = ls_set_requires_grad(ls_randn(run, LS_F32, 2, 64, 8, 8), true);
+        y = ls_conv2d(x, ls_set_requires_grad(ls_zeros(run, LS_F32, 0, 64, size, size), true), NULL);
+        CHECK(ls_numel(y) == 0);
+        ls_backward(run, ls_sum(y));
+        CHECK_NEAR(ls_item(ls_norm(ls_grad(x))), 0, 0);
+    }
+    CHECK_TEXT(ls_error_message(run), "");
+}
+
+/* A number that is no number stays where a window sees it. */
+static void pixels_that_no_window_sees_do_not_matter(void)
+{
+    ls_autocast(run, LS_BF16)
+    {
+        for (int64_t size = 10; size <= 12; size += 2) {
+            ls_tensor *seen = ls_randn(run, LS_F32, 4, 64, size - 1, size - 1);
+            ls_tensor *x = ls_pad(seen, LS_SHAPE(0, 0, 0, 0), LS_SHAPE(0, 0, 1, 1), NAN);
+            ls_tensor *weight = ls_set_requires_grad(ls_randn(run, LS_F32, 64, 64, 3, 3), true);
+            ls_backward(run, ls_sum(ls_conv2d(ls_channels_last(x), weight, NULL, .stride = 2)));
+            CHECK(isfinite(ls_item(ls_norm(ls_grad(weight)))));
+        }
+    }
+    CHECK_TEXT(ls_error_message(run), "");
+}
+
 /* What attention with a mask makes of queries that it hides everything from, and the gradients for all of q. */
 static ls_tensor *attention_grad(ls_tensor *q, ls_tensor *k, ls_tensor *v, ls_tensor *mask)
 {
@@ -180,6 +214,8 @@ int main(int argc, char **argv)
     CHECK_RUN(a_tensor_like_another_is_on_its_device);
     CHECK_RUN(pictures_are_normalised_as_by_single_operators);
     CHECK_RUN(strides_past_the_image_are_one_window);
+    CHECK_RUN(convolutions_without_channels);
+    CHECK_RUN(pixels_that_no_window_sees_do_not_matter);
     CHECK_RUN(masks_of_large_numbers_are_no_trap);
     CHECK_RUN(a_batch_without_samples_leaves_running_statistics);
     CHECK_RUN(results_keep_the_order_of_the_input_that_has_one);

@@ -546,7 +546,7 @@ bool ls_conv_direct_suits(const ls_walk *walk, const ls_gemm_kernel *kernel, int
 {
     int64_t taps = walk->taps[0] * walk->taps[1];
     int64_t column = taps * channels * (int64_t)ls_dtype_size(kernel->panel);
-    if (!kernel->in_place || column * kernel->b.width > PANEL_BYTES || !taps || !walk->grid[0] || !walk->grid[1])
+    if (!kernel->in_place || column * kernel->b.width > PANEL_BYTES || !column || !walk->grid[0] || !walk->grid[1])
         return false;
     if (columns > kernel->in_place_columns && columns * column > kernel->in_place_bytes) return false;
     if (!needs_copy(walk, kernel, channels)) return true;

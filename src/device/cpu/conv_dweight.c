@@ -136,6 +136,7 @@ static void store_sums(const ls_gemm_job *job, int64_t item, int64_t row, int64_
 ls_status ls_conv_dweight(const ls_call *call, const ls_conv *conv, ls_message *why)
 {
     const ls_operand *dy = call->in[0], *x = call->in[1], *dw = call->out[0];
+    if (!conv->group_c || !conv->group_o) return LS_OK;
     ls_conv_space space = {ls_scratch((ls_worker){0, 1}, 2, ls_conv_pixels_space(x) + ls_conv_pixels_space(dy))};
     if (!space.next) return ls_conv_out_of_memory(why);
     if (ls_conv_dweight_in_place(conv, call)) {

@@ -203,13 +203,20 @@ static int64_t numbers_of(const ls_conv *conv)
     return conv->group_c * (ls_conv_is_narrow(conv) ? conv->window.kernel[0] * conv->window.kernel[1] : 1);
 }
 
+/* Do lines gathered for a row of points stay in L2? Otherwise packing, which needs no whole row, is faster. */
+static bool lines_stay(const ls_conv *conv, const ls_gemm_over_points *kernel)
+{
+    return bytes_of(conv->out[1] * larger(numbers_of(conv), kernel->columns)) <= CHUNK_BYTES;
+}
+
 bool ls_conv_dweight_in_place(const ls_conv *conv, const ls_call *call)
 {
     const ls_gemm_over_points *kernel = ls_gemm()->points_f32;
     if (!kernel || conv->compute != LS_F32 || call->in[0]->dtype != LS_F32 || call->in[1]->dtype != LS_F32 ||
         call->out[0]->dtype != LS_F32 || conv->window.groups != 1 || !conv->n || !conv->out[0] || !conv->out[1])
         return false;
-    return conv->group_o >= kernel->rows && (conv->group_c >= kernel->columns || ls_conv_is_narrow(conv)) &&
+    return conv->group_o >= kernel->rows &&
+           (ls_conv_is_narrow(conv) ? lines_stay(conv, kernel) : conv->group_c >= kernel->columns) &&
            conv->group_o + numbers_of(conv) <= kernel->channels;
 }
 

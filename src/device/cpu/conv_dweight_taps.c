@@ -112,9 +112,17 @@ static int set_of_tap(const taps_plan *plan, int64_t tap, int64_t *offset)
 
 static points points_of_phase(const taps_plan *plan, int phase)
 {
+    const ls_window *w = &plan->conv->window;
+    const int64_t of[2] = {phase / w->stride[1], phase % w->stride[1]};
     points side = plan->x;
-    side.first[0] += phase / plan->conv->window.stride[1];
-    side.first[1] += phase % plan->conv->window.stride[1];
+    for (int d = 0; d < 2; d++) {
+        side.first[d] += of[d];
+        side.grid[d] = 0; /* pixels beyond what the taps of this phase see are left out: they may be NaN */
+        for (int64_t tap = 0; tap < w->kernel[d]; tap++) {
+            tap_place place = place_of(w, d, tap);
+            if (place.phase == of[d]) side.grid[d] = plan->conv->out[d] + place.point;
+        }
+    }
     return side;
 }
 
@@ -199,13 +207,13 @@ static const char *pixel_after(const taps_plan *plan, const points *side, int64_
     return p->data + at * (int64_t)ls_dtype_size(p->dtype);
 }
 
-/* What a chunk reads of one side, if that is all there is: channels of one block of dw, and rows and images without
- * gaps. */
+/* What a chunk reads of one side, if that is all there is: channels of one block of dw, rows and images without gaps,
+ * no pixels that a single tap steps over. */
 static ls_gemm_ahead pixels_ahead(const taps_plan *plan, const points *side, int64_t point, int64_t count)
 {
     const ls_pixels *p = &side->pixels;
     if (p->row != p->size[1] * p->pixel || p->item != p->size[0] * p->row ||
-        plan->sums.blocks_o * plan->sums.blocks_c > 1)
+        plan->sums.blocks_o * plan->sums.blocks_c > 1 || (plan->sums.taps == 1 && side->step[1] > 1))
         return (ls_gemm_ahead){0};
     const char *begin = pixel_after(plan, side, point), *end = pixel_after(plan, side, point + count);
     return (ls_gemm_ahead){begin, (end - begin) / 64};

@@ -452,7 +452,7 @@ static inline void fetch_targets(const ls_gemm_targets *to, place at, arrangemen
     int64_t width = four.columns * (to->dtype == LS_F32 ? 4 : 2), offset = to->offset + at.columns * width;
     for (int64_t i = at.rows * four.rows; i < (at.rows + 1) * four.rows; i++)
         for (int64_t line = 0; line < four.columns / TILE_SIDE; line++)
-            __builtin_prefetch((const char *)to->row[i] + offset + line * 64, 1, 3);
+            __builtin_prefetch((const void *)((uintptr_t)to->row[i] + (uintptr_t)(offset + line * 64)), 1, 3);
 }
 
 /* Residuals on their way to L2, some lines after every product: in the order of memory, which hardware then follows,
@@ -466,7 +466,7 @@ typedef struct residuals {
 static inline __attribute__((always_inline)) void fetch_residuals(residuals *r)
 {
     for (int64_t i = 0; i < r->lines; i++) {
-        __builtin_prefetch((const char *)*r->row + r->at, 0, 2);
+        __builtin_prefetch((const void *)((uintptr_t)*r->row + (uintptr_t)r->at), 0, 2); /* a row may be NULL */
         r->at += 64;
         if (r->at < r->beyond) continue;
         r->at = r->first;
