@@ -146,10 +146,11 @@ void ls_gemm_run_column(const ls_gemm_kernel *kernel, const ls_gemm_column *c)
         kernel->column(c);
         return;
     }
-    int64_t bytes = (int64_t)ls_dtype_size(kernel->panel), mr = kernel->a.width, nr = kernel->b.width;
-    int64_t sums = kernel->panel == LS_F64 ? 8 : 4, a_step = c->a_stride * bytes, b_step = c->b_stride * bytes;
+    int64_t mr = kernel->a.width, nr = kernel->b.width;
+    int64_t sums = kernel->panel == LS_F64 ? 8 : 4, bytes = kernel->panel == LS_BF16 ? 2 : sums; /* half: only bf16 */
+    int64_t a_step = c->a_stride * bytes, b_step = c->b_stride * bytes;
     int64_t to_step = (!c->ldc ? mr * nr : c->b_stride ? nr : mr * c->ldc) * sums;
-    int64_t from_step = mr * nr * sums, lines = (c->ahead.lines + c->count - 1) / c->count;
+    int64_t from_step = mr * nr * sums, lines = c->ahead.lines ? (c->ahead.lines + c->count - 1) / c->count : 0;
     const char *a = c->a, *b = c->b, *from = c->from, *ahead = c->ahead.at;
     char *to = c->to;
     for (int64_t i = 0; i < c->count; i++, a += a_step, b += b_step, to += to_step) {

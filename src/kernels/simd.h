@@ -206,7 +206,7 @@ LS_SIMD ls_vf ls_vf_clamp(ls_vf x, ls_vf low, ls_vf high)
 /* The mask of vector v of a run of vectors, a bit per lane from p on; to be stored in order. */
 LS_SIMD ls_vi ls_vi_load_bits(const uint8_t *p, int v)
 {
-    uint32_t bits = p[v * LS_VF_LANES / 8] >> (v * LS_VF_LANES % 8);
+    uint32_t bits = (uint32_t)p[v * LS_VF_LANES / 8] >> (v * LS_VF_LANES % 8);
     if (LS_VF_LANES > 8) bits |= (uint32_t)p[v * LS_VF_LANES / 8 + 1] << 8;
     return ls_vi_from_bits(bits);
 }

@@ -297,22 +297,26 @@ static char *direct_target(const ls_gemm_job *job, const gemm_block *block)
     return (char *)sink->out + at * (int64_t)ls_dtype_size(sink->how.out_dtype);
 }
 
-/* Let a column end in rows of the destination from `to` on, which is row `row`, column `column` of an item. */
-static void end_directly(const gemm_plan *plan, ls_gemm_column *c, char *to, int64_t item, int64_t row, int64_t column)
+/* How columns of tiles end that are stored directly: what is the same for all of them. */
+static void set_ending(const ls_gemm_sink *sink, ls_gemm_column *c)
 {
-    const ls_gemm_sink *sink = &plan->job->sink;
-    uintptr_t aligned = (uintptr_t)to | (uintptr_t)(sink->out_stride * (int64_t)ls_dtype_size(sink->how.out_dtype));
-    c->to = to;
     c->ldc = sink->out_stride;
     c->activation = sink->how.activation;
+    c->pre_stride = sink->pre ? sink->pre_stride : 0;
+}
+
+/* Let such a column end in rows of the destination from `to` on, which is row `row`, column `column` of an item. */
+static inline void end_directly(const gemm_plan *plan, ls_gemm_column *c, char *to, int64_t item, int64_t row,
+                                int64_t column)
+{
+    const ls_gemm_sink *sink = &plan->job->sink;
+    c->to = to;
     if (sink->bias) c->bias = (const float *)sink->bias + column;
-    if (sink->pre) {
-        int64_t at = (sink->pre_offset ? sink->pre_offset[item] : 0) + row * sink->pre_stride + column;
-        c->pre = (uint16_t *)sink->pre + at;
-        c->pre_stride = sink->pre_stride;
-        aligned |= (uintptr_t)c->pre | (uintptr_t)(c->pre_stride * (int64_t)sizeof *c->pre);
-    }
-    c->stream = plan->stream && aligned % 64 == 0;
+    if (sink->pre)
+        c->pre = (uint16_t *)sink->pre + (sink->pre_offset ? sink->pre_offset[item] : 0) + row * c->pre_stride + column;
+    if (!plan->stream) return;
+    int64_t strides = c->ldc * (int64_t)ls_dtype_size(sink->how.out_dtype) | c->pre_stride * (int64_t)sizeof *c->pre;
+    c->stream = ((uintptr_t)to | (uintptr_t)c->pre | (uintptr_t)strides) % 64 == 0;
 }
 
 /* Part of a strip: columns [s, s + width) of the block, over k starting at k0, kc deep. In the last round, tiles go to
@@ -338,6 +342,11 @@ static void multiply_strip(const gemm_plan *plan, const gemm_buffers *at, const 
     int64_t ahead = plan->b && !thin ? panel_lines : 0;
     int64_t slab = last && !direct ? ls_gemm_round_up(FINISH_ROWS, mr) : block->rows;
     int64_t group = thin ? larger(THIN_ROWS / mr, 1) * mr : slab;
+
+    /* Columns may be short: all that is the same for them is said once. */
+    ls_gemm_column plain = {.k = kc, .a_stride = block->a_stride, .ahead.lines = ahead}, ending = plain;
+    if (last) plain.ldc = ld;
+    set_ending(sink, &ending);
     for (int64_t r = 0; r < block->rows; r += slab) {
         int64_t slab_end = smaller(r + slab, block->rows);
         for (int64_t g = r; g < slab_end; g += group) {
@@ -349,20 +358,18 @@ static void multiply_strip(const gemm_plan *plan, const gemm_buffers *at, const 
                 for (int64_t i = g, end; i < group_end; i = end) {
                     bool whole = i < direct_rows && j < direct_columns;
                     end = whole ? smaller(group_end, direct_rows) : group_end;
-                    ls_gemm_column c = {.count = ceil_div(end - i, mr),
-                                        .k = kc,
-                                        .a = block->a + (i / mr * block->a_stride + k0 * mr) * bytes,
-                                        .a_stride = block->a_stride,
-                                        .b = b,
-                                        .from = first ? NULL : so_far + i / mr * mr * nr * sums,
-                                        .to = so_far + i / mr * mr * nr * sums,
-                                        .ahead = {b + block->b_stride * bytes, ahead}};
+                    ls_gemm_column *c = whole ? &ending : &plain;
+                    c->count = ceil_div(end - i, mr);
+                    c->a = block->a + (i / mr * block->a_stride + k0 * mr) * bytes;
+                    c->b = b;
+                    c->ahead.at = b + block->b_stride * bytes;
+                    c->from = first ? NULL : so_far + i / mr * mr * nr * sums;
                     if (whole)
-                        end_directly(plan, &c, direct + (i * sink->out_stride + s + j) * out_bytes, block->item,
+                        end_directly(plan, c, direct + (i * sink->out_stride + s + j) * out_bytes, block->item,
                                      block->row + i, block->column + s + j);
-                    else if (last) c.to = at->strip + (i * ld + j) * sums, c.ldc = ld;
-                    if (whole && round) kernel->column_bf16(&c);
-                    else ls_gemm_run_column(kernel, &c);
+                    else c->to = last ? at->strip + (i * ld + j) * sums : so_far + i / mr * mr * nr * sums;
+                    if (whole && round) kernel->column_bf16(c);
+                    else ls_gemm_run_column(kernel, c);
                 }
             }
         }
