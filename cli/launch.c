@@ -63,6 +63,9 @@ static bool check_gpus(const launch_options *options, int processes, char *why, 
 {
     const char *ids = options->value[OPTION_GPU_IDS], *wrong = NULL;
     if (options->value[OPTION_CPU]) wrong = "You can only use one of `--cpu` and `--multi_gpu` at a time.";
+    else if (processes == 1 && !gpus_for(options))
+        wrong = "You need to use at least 2 processes to use `--multi_gpu`. There is no GPU here, or no plug-in for it "
+                "(lockstep env says which).";
     else if (processes == 1) wrong = "You need to use at least 2 processes to use `--multi_gpu`.";
     else if (ids && strcmp(ids, "all") != 0 && !strchr(ids, ','))
         wrong =

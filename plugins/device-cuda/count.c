@@ -12,8 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Loading the driver's library does not start it. */
-static bool has_driver(void)
+bool cuda_has_driver(void)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
     if (driver) dlclose(driver);
@@ -71,5 +70,5 @@ bool cuda_visible_word(const char *list, int index, char *word, size_t size)
 
 int cuda_count(void)
 {
-    return cuda_visible(getenv("CUDA_VISIBLE_DEVICES"), cuda_present("/dev", has_driver()));
+    return cuda_visible(getenv("CUDA_VISIBLE_DEVICES"), cuda_present("/dev", cuda_has_driver()));
 }

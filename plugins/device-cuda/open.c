@@ -5,6 +5,7 @@
 
 #include "../variables.h"
 #include "choices.h"
+#include "count.h"
 #include "entries.h"
 #include "fault.h"
 #include "profile.h"
@@ -29,6 +30,10 @@ static ls_status find(int index, ls_message *why)
     int driver = 0, runtime = 0, count = 0;
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
+    if (driver == 0 && cuda_has_driver())
+        return cuda_refuse(why, LS_ERR_DEVICE,
+                           "device \"cuda\": the NVIDIA driver's libcuda.so.1 is installed, but does not work: "
+                           "nvidia-smi says more; a driver that was just updated needs a restart of the machine");
     if (driver == 0)
         return cuda_refuse(why, LS_ERR_DEVICE, "device \"cuda\": no NVIDIA driver (libcuda.so.1) is installed");
     cudaError_t error = cudaGetDeviceCount(&count);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/config.h"
+#include "base/log.h"
 
 /* The folder of a file; "" if the path has none. */
 static void folder_of(const char *file, char *folder, size_t size)
@@ -114,13 +115,23 @@ bool ls_library_installed(const char *name)
 
 typedef struct attempt {
     void *library;
-    ls_message first; /* a file that cannot be loaded says more than the last folder's "not found" */
+    /* The first file that cannot be loaded, and why: it says more than the last folder's "not found". */
+    char file[1200];
+    ls_message first;
 } attempt;
 
+/* Another file of the name may do, but is not taken in silence. */
 static bool try_load(const char *file, void *user)
 {
     attempt *a = user;
-    a->library = load(file, &a->first);
+    ls_message why = {{0}};
+    a->library = load(file, &why);
+    if (a->library && *a->file)
+        ls_log_of_job(LS_LOG_WARN, "%s cannot be loaded (%s): %s is used instead", a->file, a->first.text, file);
+    if (!a->library && !*a->file) {
+        snprintf(a->file, sizeof a->file, "%s", file);
+        a->first = why;
+    }
     return a->library != NULL;
 }
 
@@ -129,7 +140,7 @@ void *ls_library_open(const char *what, const char *name, ls_message *why)
     attempt a = {0};
     if (strchr(name, '/')) {
         try_load(name, &a);
-    } else if (!show_places(name, try_load, &a) && !a.first.text[0]) {
+    } else if (!show_places(name, try_load, &a) && !*a.file) {
         char file[160];
         snprintf(file, sizeof file, "liblockstep-%.128s.so", name);
         if (!try_load(file, &a) && strncmp(a.first.text, file, strlen(file)) == 0)

@@ -1,6 +1,9 @@
 /* gpus.c - programs that name no device, on hosts with and without GPUs, which a plug-in pretends. */
 #include <lockstep.h>
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "printed.h"
 
 #define LAUNCH LOCKSTEP_COMMAND " launch "
@@ -40,6 +43,19 @@ static void without_a_gpu_it_is_the_cpu_silently(void)
     CHECK_TEXT(output, "rank 0 of 1: cpu cpu, sum 1\n");
     CHECK(on_host("1", "LOCKSTEP_PLUGIN_PATH=/nowhere", WORKER " device") == 0);
     CHECK_TEXT(output, "rank 0 of 1: cpu cpu, sum 1\n");
+}
+
+/* One that is damaged is named, whether there is another of its name or not. */
+static void a_plug_in_is_not_replaced_silently(void)
+{
+    mkdir("cut", 0700);
+    shell("head -c 4096 " GPU_FOLDER "/liblockstep-cuda.so > cut/liblockstep-cuda.so");
+    CHECK(on_host("1", "LOCKSTEP_PLUGIN_PATH=cut:" GPU_FOLDER, WORKER " device") == 0);
+    HAS("cut/liblockstep-cuda.so cannot be loaded (the file is truncated: 4096 bytes of at least ");
+    HAS("copy it again): " GPU_FOLDER "/liblockstep-cuda.so is used instead");
+    HAS("rank 0 of 1: cuda:0 cuda:0, sum 1\n");
+    remove("cut/liblockstep-cuda.so");
+    rmdir("cut");
 }
 
 /* A CPU that cannot be opened is no GPU that cannot be used. */
@@ -278,6 +294,9 @@ static void asking_for_gpus_that_are_not_there_fails(void)
     HAS("--nproc-per-node gpu: there is no GPU here");
     CHECK(on_host("1", "", LAUNCH "--multi_gpu " WORKER " device") == 2);
     HAS("You need to use at least 2 processes to use `--multi_gpu`.");
+    LACKS("There is no GPU here");
+    CHECK(on_host("0", "", LAUNCH "--multi_gpu " WORKER " device") == 2);
+    HAS("There is no GPU here, or no plug-in for it (lockstep env says which).");
 }
 
 static void there_is_a_process_for_each_gpu(void)
@@ -362,6 +381,7 @@ int main(int argc, char **argv)
     if (argc > 1) check_filter = argv[1];
     CHECK_RUN(the_gpu_is_used_without_a_word);
     CHECK_RUN(without_a_gpu_it_is_the_cpu_silently);
+    CHECK_RUN(a_plug_in_is_not_replaced_silently);
     CHECK_RUN(a_failure_of_the_cpu_is_not_called_a_gpus);
     CHECK_RUN(the_gpu_can_be_refused);
     CHECK_RUN(a_gpu_that_fails_says_how_to_go_on);
