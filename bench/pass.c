@@ -120,9 +120,9 @@ static void *adam_setup(ls_run *run, const bench_item *item)
     for (int i = 0; i < 4; i++) s.t[i] = ls_full(run, LS_F32, 0.5, PARAMETERS);
     if (ls_error(run)) return NULL;
     s.call = (ls_call){.op = LS_OP_adam_step,
-                       .n_in = 4,
+                       .n_in = 1,
                        .n_out = 3,
-                       .in = {&s.t[0]->view, &s.t[1]->view, &s.t[2]->view, &s.t[3]->view},
+                       .in = {&s.t[1]->view},
                        .out = {&s.t[0]->view, &s.t[2]->view, &s.t[3]->view}};
     s.call.attrs.adam.lr = 1e-3;
     s.call.attrs.adam.beta1 = 0.9;
