@@ -226,8 +226,50 @@ static void check_end_of_kept(const ls_attention_kernel *kernel)
     munmap(pages, 2 * page);
 }
 
+/* Parts of a causal head, wherever they begin and end: each number is that of the whole head. */
+static void check_parts(const ls_attention_kernel *kernel)
+{
+    enum { ROWS = 450 };
+    static ls_bf16 whole[4][MOST];
+    numbers *const results[] = {&o, &dq, &dk, &dv};
+    ls_attention_task p = {.queries = ROWS,
+                           .keys = ROWS,
+                           .depth = 40,
+                           .value_depth = 24,
+                           .group = 1,
+                           .scale = 0.2,
+                           .causal = true,
+                           .keep_scale = 1};
+    fill(&q), fill(&k), fill(&v), fill(&d_o);
+    for (int64_t size = ROWS; size > 0; size = size == ROWS ? 5 * LS_ATTENTION_CUT : size - LS_ATTENTION_CUT) {
+        for (int64_t at = 0; at < ROWS; at += size) {
+            int64_t end = at + size < ROWS ? at + size : ROWS;
+            point(&p, false);
+            kernel->forward(&p, &(ls_attention_part){at, end, 0, ROWS, NULL}, scratch);
+        }
+        for (int64_t at = 0; at < ROWS; at += size) {
+            int64_t end = at + size < ROWS ? at + size : ROWS;
+            point(&p, false);
+            p.dk.data = p.dv.data = NULL;
+            kernel->backward(&p, &(ls_attention_part){at, end, 0, ROWS, NULL}, scratch);
+            point(&p, false);
+            p.dq.data = NULL;
+            kernel->backward(&p, &(ls_attention_part){0, ROWS, at, end, NULL}, scratch);
+        }
+        for (int r = 0; r < 4; r++) {
+            int64_t n = ROWS * (r == 0 || r == 3 ? p.value_depth : p.depth), differ = 0;
+            if (size == ROWS) memcpy(whole[r], results[r]->half, sizeof whole[r]);
+            for (int64_t i = 0; i < n; i++)
+                differ += ls_bf16_to_f32(results[r]->half[i]) != ls_bf16_to_f32(whole[r][i]);
+            CHECK_MSG(!differ, "parts of %lld: %lld of %lld numbers of result %d differ", (long long)size,
+                      (long long)differ, (long long)n, r);
+        }
+    }
+}
+
 static void check_attentions(const ls_attention_kernel *kernel)
 {
+    check_parts(kernel);
     check_kept(kernel);
     check_end_of_kept(kernel);
     for (int variant = 0; variant < 4; variant++) {
