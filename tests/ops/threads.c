@@ -97,6 +97,41 @@ static void go_by_rows(example *e)
     else e->result = ls_gelu(x);
 }
 
+static void pick(example *e)
+{
+    int64_t rows = any(1, 300), columns = any(1, 200), picked = any(1, 3000);
+    int kind = (int)any(0, 4);
+    static const char *const names[] = {"embedding", "index_select", "scatter_add", "cumsum", "topk"};
+    snprintf(e->what, sizeof e->what, "%s [%d,%d], %d", names[kind], (int)rows, (int)columns, (int)picked);
+    ls_tensor *x = leaf_new(e, LS_SHAPE(rows, columns));
+    ls_tensor *index = ls_cast(ls_mul_scalar(ls_rand(run, LS_F32, picked), 0.999 * (double)rows), LS_I64);
+    if (kind == 0) e->result = ls_embedding(x, index);
+    else if (kind == 1) e->result = ls_index_select(x, 0, index);
+    else if (kind == 2)
+        e->result = ls_scatter_add(x, 0, ls_expand(ls_reshape(index, picked, 1), picked, columns),
+                                   leaf_new(e, LS_SHAPE(picked, columns)));
+    else if (kind == 3) e->result = ls_cumsum(x, (int)any(0, 1));
+    else e->result = ls_topk(x, any(1, columns), 1, true, NULL);
+}
+
+static void look(example *e)
+{
+    int64_t batch = any(1, 6), channels = 2 * any(1, 40), height = any(2, 30), width = any(2, 30);
+    int kind = (int)any(0, 4);
+    static const char *const names[] = {"batch_norm", "group_norm", "max_pool2d", "avg_pool2d", "interpolate"};
+    snprintf(e->what, sizeof e->what, "%s [%d,%d,%d,%d]", names[kind], (int)batch, (int)channels, (int)height,
+             (int)width);
+    ls_tensor *x = leaf_new(e, LS_SHAPE(batch, channels, height, width));
+    if (chance(2)) x = ls_channels_last(x);
+    ls_tensor *weight = kind < 2 ? leaf_new(e, LS_SHAPE(channels)) : NULL;
+    ls_tensor *bias = kind < 2 ? leaf_new(e, LS_SHAPE(channels)) : NULL;
+    if (kind == 0) e->result = ls_batch_norm(x, .weight = weight, .bias = bias, .training = true);
+    else if (kind == 1) e->result = ls_group_norm(x, 2, weight, bias, 1e-5);
+    else if (kind == 2) e->result = ls_max_pool2d(x, 2, .stride = any(1, 2));
+    else if (kind == 3) e->result = ls_avg_pool2d(x, 2, .stride = any(1, 2));
+    else e->result = ls_interpolate(x, any(1, 40), any(1, 40), LS_INTERPOLATE_BILINEAR);
+}
+
 /* ---- its numbers ---- */
 
 typedef struct numbers {
@@ -118,13 +153,13 @@ static void keep(numbers *n, ls_tensor *x)
 
 static void numbers_of(numbers *n, int number, int threads)
 {
-    static void (*const makes[])(example * e) = {attend, attend, convolve, convolve, multiply, go_by_rows};
+    static void (*const makes[])(example * e) = {attend, attend, convolve, convolve, multiply, go_by_rows, pick, look};
     ls_parallel_set_width(threads);
     ls_mark mark = ls_scope_begin(run);
     ls_set_seed(run, (uint64_t)number);
     state = 0x9e3779b97f4a7c15u * (uint64_t)(number + 1);
     example e = {.dtype = chance(2) ? LS_BF16 : LS_F32};
-    makes[any(0, 5)](&e);
+    makes[any(0, 7)](&e);
     *n = (numbers){.count = 0};
     snprintf(n->what, sizeof n->what, "case %d, %s: %.190s", number, ls_dtype_name(e.dtype), e.what);
     keep(n, e.result);
@@ -143,7 +178,7 @@ static void numbers_free(numbers *n)
 static void all_numbers_are_the_same(void)
 {
     static const int threads[] = {2, 3, 5, 7, 12, 16};
-    int cases = getenv("CHECK_QUICK") ? 30 : 200;
+    int cases = getenv("CHECK_QUICK") ? 40 : 250;
     for (int number = 0; number < cases; number++) {
         numbers one, several;
         int with = threads[number % 6];
