@@ -52,8 +52,10 @@ def start_pod(job, folder, name, operator):
             return text.replace(mount["mountPath"] + "/", f"{folder}{mount['mountPath']}/", 1)
         words = [here(word) if word.startswith("/") else word for word in words]
         own = {key: here(value) if value.startswith("/") else value for key, value in own.items()}
+    of_tests = {key: os.environ[key] for key in ("ASAN_OPTIONS", "TSAN_OPTIONS", "UCX_MEM_EVENTS")  # of sanitizers
+                if key in os.environ}
     environment = {"PATH": f"{folder}/bin:{os.environ['PATH']}", "HOME": folder, "TMPDIR": folder, "HOSTNAME": name,
-                   "PYTHONUNBUFFERED": "1", **own, **operator}
+                   "PYTHONUNBUFFERED": "1", **of_tests, **own, **operator}
     with open(f"{folder}/{name}.log", "w", encoding="utf-8") as log:
         return subprocess.Popen(words, env=environment, stdout=log, stderr=subprocess.STDOUT, cwd=folder)
 
