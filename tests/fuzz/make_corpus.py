@@ -141,6 +141,7 @@ def meetings():
     give = lambda n: b'{"give":%d,"bytes":"0100000000000000"}\n' % n
     take = lambda n: b'{"take":%d,"bytes":"01000000000000000200000000000000"}\n' % n
     put("store", "process", b"\2" + give(1) + give(2))
+    put("store", "process_nothing", b"\2" + give(1) + b'{"give":2,"bytesB":"0100000000000000"}\n')
     put("store", "process_other_size", b"\2" + b'{"give":1,"bytes":"01"}\n{"give":-1,"bytes":"0g"}\n')
     put("store", "process_stranger", b"\0" + b'{"hello":2,"proof":"x","challenge":"y","host":"\\u001b","self":"1","rank":1,'
         b'"world":2,"attempt":0}\n')

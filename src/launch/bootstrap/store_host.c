@@ -194,6 +194,8 @@ static void on_give(client *v, const ls_json *m)
     size_t size = text ? strlen(text) / 2 : 0;
     char *given = ls_sys_realloc(v->given, size ? size : 1);
     if (given) v->given = given;
+    v->size = 0; /* what was there is no more, even if this is nothing */
+    v->round = -1;
     if (!given || !text || size > LS_STORE_MOST || !ls_hex_read(text, given, size)) {
         refuse(v, "it sent invalid data");
         return;
