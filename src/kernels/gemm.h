@@ -45,6 +45,9 @@ typedef struct ls_gemm_rows {
     /* (optional) Only where the kernel has in_place_run: row r begins r % in_place_run * stride bytes after
      * start[r / in_place_run], counted from the first. */
     const int64_t *start;
+    /* (optional) Slices come in groups of so many, and of the last of each only the first `rest` elements are multiplied
+     * with anything but zeros: a kernel may leave out the others. */
+    int64_t group, rest;
     ls_gemm_ahead ahead;
 } ls_gemm_rows;
 

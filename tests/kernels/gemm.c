@@ -108,12 +108,13 @@ static void channelwise_products(void)
 
 /* ---- rows in place ----------------------------------------------------------------------------------------------- */
 
-enum { TILES = 3, PANELS = 3, DEEP = 300, MOST_ROWS = 64 };
+enum { TILES = 3, PANELS = 3, DEEP = 300, MOST_ROWS = 64, GROUP = 3 };
 
 /* C [TILES * in_place_rows, columns of PANELS panels, the last one not whole] = A B, with A in place. */
 typedef struct in_place_product {
     const ls_gemm_kernel *kernel;
     int64_t rows, columns, k, pitch; /* pitch: numbers from row to row of C, and of A */
+    int64_t rest;                    /* of the last slice of every group in B, then zeros; 0: all of it */
     float *a, *b, *c, *residual, *panels;
     void *row[TILES * MOST_ROWS], *residual_row[TILES * MOST_ROWS];
 } in_place_product;
@@ -125,9 +126,10 @@ static float *numbers_new(int64_t n)
     return numbers;
 }
 
-static in_place_product in_place_new(const ls_gemm_kernel *kernel, int64_t slices, bool border)
+static in_place_product in_place_new(const ls_gemm_kernel *kernel, int64_t slices, bool border, int64_t rest)
 {
     in_place_product p = {.kernel = kernel, .rows = TILES * kernel->in_place_rows, .k = slices * kernel->kr};
+    p.rest = rest;
     p.columns = PANELS * kernel->b.width - 3;
     p.pitch = ls_gemm_round_up(p.columns > p.k ? p.columns : p.k, 16);
     p.a = numbers_new(p.rows * p.pitch);
@@ -135,6 +137,9 @@ static in_place_product in_place_new(const ls_gemm_kernel *kernel, int64_t slice
     p.c = numbers_new(p.rows * p.pitch);
     p.residual = numbers_new(p.rows * p.pitch);
     p.panels = numbers_new(PANELS * kernel->b.width * p.k);
+    for (int64_t i = 0; i < p.k && rest; i++)
+        if (i / kernel->kr % GROUP == GROUP - 1 && i % kernel->kr >= rest)
+            memset(p.b + i * p.columns, 0, (size_t)p.columns * sizeof *p.b);
     for (int64_t i = 0; i < p.rows; i++) {
         p.row[i] = border && i % 5 == 0 ? NULL : p.c + i * p.pitch;
         p.residual_row[i] = p.row[i] ? p.residual + i * p.pitch : NULL;
@@ -167,6 +172,8 @@ static void in_place_run(const in_place_product *p, const ls_gemm_targets *to)
                       .stride = p->pitch * (int64_t)sizeof(float),
                       .slices = p->k / p->kernel->kr,
                       .offset = offset,
+                      .group = GROUP,
+                      .rest = p->rest,
                       .ahead = {(const char *)p->a, 100}};
     ls_gemm_panels b = {.first = p->panels, .count = PANELS, .stride = p->kernel->b.width * p->k};
     p->kernel->in_place(TILES, &a, &b, to);
@@ -189,15 +196,18 @@ static void check_moments(const in_place_product *p, const ls_gemm_moments *mome
     }
 }
 
-/* Few and many slices: panels and rows first; with and without rows that do not count; all ways to take sums. */
+/* Few and many slices: panels and rows first; with and without rows that do not count; all ways to take sums; groups of
+ * slices that end early. */
 static void rows_in_place(void)
 {
-    for (int variant = 0; variant < 64; variant++) {
+    for (int variant = 0; variant < 128; variant++) {
         const ls_gemm_kernel *kernel = ls_gemm_kernels(LS_F32)[variant & 1];
         if (!kernel || !kernel->in_place || kernel->panel != LS_F32) continue;
         bool stream = variant & 8, added = variant & 16, gathered = variant & 32;
         if ((added || gathered) && !kernel->in_place_finishes) continue;
-        in_place_product p = in_place_new(kernel, variant & 2 ? DEEP / kernel->kr : 3, variant & 4);
+        int64_t rest = variant & 64 ? 1 + variant / 2 % (kernel->kr - 1) : 0;
+        int64_t slices = variant & 2 ? DEEP / kernel->kr / GROUP * GROUP : GROUP;
+        in_place_product p = in_place_new(kernel, slices, variant & 4, rest);
         ls_gemm_moments moments[PANELS];
         ls_gemm_targets to = {.row = p.row,
                               .columns = p.columns,

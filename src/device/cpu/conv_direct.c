@@ -48,6 +48,7 @@ typedef struct direct_plan {
     int64_t tasks;
     bool copied;
     int64_t slices;
+    int64_t group, rest;      /* slices of elements that are contiguous; elements of the last one, if it is not whole */
     int64_t *offset;          /* [slices] */
     ls_gathering *gatherings; /* [tasks], if moments are wanted */
     bool dropped;             /* and nothing else is */
@@ -352,7 +353,9 @@ static void multiply(const direct_plan *plan, direct_task *task, int64_t part)
                       .stride = plan->pitch * plan->walk->stride[1] * plan->bytes,
                       .slices = plan->slices,
                       .offset = plan->offset,
-                      .start = plan->run ? task->start : NULL};
+                      .start = plan->run ? task->start : NULL,
+                      .group = plan->group,
+                      .rest = plan->rest};
     ls_gemm_targets to = targets_of(plan, task);
     bool apart = !plan->dropped && !kernel_finishes(job);
     int64_t end = smaller(job->n, (part + 1) * plan->part_columns), points = 0;
@@ -522,10 +525,12 @@ static void cut_tasks(direct_plan *plan, int64_t workers, bool moments)
 static void list_slices(direct_plan *plan, int64_t taps_in_line)
 {
     const ls_walk *walk = plan->walk;
-    int64_t kr = plan->job->kernel->kr, n = 0;
+    int64_t kr = plan->job->kernel->kr, contiguous = taps_in_line * plan->channels, n = 0;
+    plan->group = ceil_div(contiguous, kr);
+    plan->rest = contiguous % kr;
     for (int64_t i = 0; i < walk->taps[0]; i++)
         for (int64_t j = 0; j < walk->taps[1]; j += taps_in_line)
-            for (int64_t number = 0; number < taps_in_line * plan->channels; number += kr)
+            for (int64_t number = 0; number < contiguous; number += kr)
                 plan->offset[n++] = plan->copied ? tap_offset(plan, i, j) + number * plan->bytes : number * plan->bytes;
 }
 
