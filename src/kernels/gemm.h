@@ -45,8 +45,8 @@ typedef struct ls_gemm_rows {
     /* (optional) Only where the kernel has in_place_run: row r begins r % in_place_run * stride bytes after
      * start[r / in_place_run], counted from the first. */
     const int64_t *start;
-    /* (optional) Slices come in groups of so many, and of the last of each only the first `rest` elements are multiplied
-     * with anything but zeros: a kernel may leave out the others. */
+    /* (optional) Slices come in groups of so many, and of the last of each only the first `rest` elements are
+     * multiplied with anything but zeros: a kernel may leave out the others. */
     int64_t group, rest;
     ls_gemm_ahead ahead;
 } ls_gemm_rows;
@@ -153,8 +153,8 @@ typedef struct ls_gemm_kernel {
     void (*halves)(const ls_gemm_halves *tiles); /* (optional) several of them */
     /* (optional) The tiles of count * in_place_rows rows of A in place, which are all read, with panels of B. */
     void (*in_place)(int64_t count, const ls_gemm_rows *a, const ls_gemm_panels *b, const ls_gemm_targets *to);
-    int64_t in_place_columns; /* of C up to which that is faster than packing A first */
-    int64_t in_place_bytes;   /* of B up to which it is, whatever its columns */
+    int64_t in_place_columns; /* of C up to which that is faster than packing A first; and if A has to */
+    int64_t copied_columns;   /* be copied for that, into rows at equal distances */
     int in_place_rows;        /* of such a tile */
     int in_place_run;         /* rows that may begin anywhere, together; 0: none */
     bool in_place_finishes;   /* it can do more with sums than store them */

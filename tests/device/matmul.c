@@ -155,17 +155,17 @@ static double activated(ls_activation activation, double x)
     }
 }
 
-/* y = activation(x w^T + bias) for x [3,5,K], in every memory order of x and y. */
-static void check_linear(ls_dtype type, ls_activation activation, int64_t n, int64_t k, int variant,
+/* y = activation(x w^T + bias) for x [3,rows,K], in every memory order of x and y. */
+static void check_linear(ls_dtype type, ls_activation activation, int64_t rows, int64_t n, int64_t k, int variant,
                          ls_derived *derived)
 {
     static const int order_3d[][3] = {{0, 1, 2}, {1, 0, 2}, {2, 0, 1}};
     static const int order_2d[][2] = {{0, 1}, {1, 0}};
-    operand x = operand_coarse(type, LS_SHAPE(3, 5, k), order_3d[variant % 3], 1);
+    operand x = operand_coarse(type, LS_SHAPE(3, rows, k), order_3d[variant % 3], 1);
     operand w = operand_coarse(variant & 1 ? LS_F32 : type, LS_SHAPE(n, k), order_2d[variant / 3 % 2], 1);
     operand bias = operand_coarse(LS_F32, LS_SHAPE(n), (int[]){0}, 1 + (variant & 1));
-    operand y = operand_coarse(variant & 2 ? LS_F32 : type, LS_SHAPE(3, 5, n), order_3d[(variant + 1) % 3], 1);
-    operand pre = operand_coarse(type, LS_SHAPE(3, 5, n), order_3d[variant / 2 % 3], 1);
+    operand y = operand_coarse(variant & 2 ? LS_F32 : type, LS_SHAPE(3, rows, n), order_3d[(variant + 1) % 3], 1);
+    operand pre = operand_coarse(type, LS_SHAPE(3, rows, n), order_3d[variant / 2 % 3], 1);
     bool has_bias = !(variant & 4), has_pre = variant & 8;
     w.view.derived = derived;
     ls_call call = {.op = LS_OP_linear,
@@ -177,7 +177,7 @@ static void check_linear(ls_dtype type, ls_activation activation, int64_t n, int
     call.attrs.product.compute = type;
     run(&call);
     for (int64_t i = 0; i < 3; i++)
-        for (int64_t j = 0; j < 5; j++)
+        for (int64_t j = 0; j < rows; j++)
             for (int64_t c = 0; c < n; c++) {
                 double sum = has_bias ? get_at(&bias.view, offset_at(&bias.view, c, 0, 0, 0)) : 0, size = 1;
                 for (int64_t p = 0; p < k; p++) {
@@ -206,8 +206,32 @@ static void linear_layers(void)
     for (int t = 0; t < 4; t++)
         for (int variant = 0; variant < 16; variant++)
             for (int activation = 0; activation < 7; activation++)
-                check_linear(float_types[t], (ls_activation)activation, variant & 1 ? 70 : 13, 19, variant, NULL);
-    check_linear(LS_F32, LS_ACT_RELU, 9, 0, 8, NULL);
+                check_linear(float_types[t], (ls_activation)activation, 5, variant & 1 ? 70 : 13, 19, variant, NULL);
+    check_linear(LS_F32, LS_ACT_RELU, 5, 9, 0, 8, NULL);
+}
+
+/* So many rows of f32 that they may be multiplied in place: rows that follow each other, or lie in wider matrices. */
+static void rows_in_place(void)
+{
+    for (int v = 0; v < 48; v++) {
+        int64_t m = v & 1 ? 137 : 98, n = v & 2 ? 300 : 33, k = v & 4 ? 260 : 8;
+        int64_t between = (int64_t[]){0, 3, 2 * k}[v / 16];
+        operand a = operand_coarse(LS_F32, LS_SHAPE(1, 1, m, k + between), row_major, 1);
+        operand b = operand_coarse(LS_F32, LS_SHAPE(1, 1, k, n), v & 8 ? transposed : row_major, 1);
+        operand c = operand_coarse(v & 4 ? LS_BF16 : LS_F32, LS_SHAPE(1, 1, m, n + between), row_major, 1);
+        ls_operand narrow_a = a.view, narrow_c = c.view;
+        narrow_a.dim[3] = k;
+        narrow_c.dim[3] = n;
+        double beyond = get_at(&c.view, n);
+        check_matmul(&narrow_a, &b.view, &narrow_c, LS_F32, v & 8);
+        if (between) CHECK_NEAR(get_at(&c.view, n), beyond, 0);
+        operand_free(&a);
+        operand_free(&b);
+        operand_free(&c);
+    }
+    for (int variant = 0; variant < 16; variant++)
+        for (int activation = 0; activation < 7; activation++)
+            check_linear(LS_F32, (ls_activation)activation, 45, variant & 1 ? 70 : 13, 20, variant, NULL);
 }
 
 /* How many of n numbers are not what `wide` is rounded to. A NaN must be some NaN. */
@@ -345,6 +369,7 @@ int main(int argc, char **argv)
     CHECK_RUN_ISAS_SLOW(large_products);
     CHECK_RUN_ISAS(empty_sizes);
     CHECK_RUN_ISAS(linear_layers);
+    CHECK_RUN_ISAS(rows_in_place);
     CHECK_RUN_ISAS_SLOW(large_layers_round_the_same_way);
     CHECK_RUN_ISAS(packed_weights);
     return check_done();

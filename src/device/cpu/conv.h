@@ -136,6 +136,8 @@ typedef struct ls_conv_direct {
     const ls_conv_moments *moments; /* to be filled, only if the kernel has in_place_finishes; NULL: not wanted */
 } ls_conv_direct;
 bool ls_conv_direct_suits(const ls_walk *walk, const ls_gemm_kernel *kernel, int64_t channels, int64_t columns);
+/* Can the kernel itself store sums as the result? Otherwise they pass through memory. */
+bool ls_conv_direct_finishes(const ls_gemm_job *job);
 ls_status ls_conv_direct_run(ls_gemm_job *job, const ls_conv_direct *how, ls_message *why);
 
 /* conv.c: the convolution of a call whose first operands are those of conv2d, finished. */

@@ -24,9 +24,10 @@
 #define COPY_BYTES (512 << 10)  /* of a task's copy of the image: about a quarter of L2 */
 #define IMAGE_BYTES (64 << 10)  /* of its part of an image that is not copied: stays close to L1 */
 #define LEAST_POINTS 256        /* of a task: they share loads of the weights */
+#define STAYS_BYTES (1 << 20)   /* of their pixels, at most, if not copied: in L2 until all weights have passed */
 #define LEAST_USE 0.6           /* share of points that are not border */
 #define LEAST_PANELS 4          /* of the weights, per task with its own points */
-#define PANEL_BYTES (512 << 10) /* of the weights, at most: read from L2 for every tile */
+#define PANEL_BYTES (448 << 10) /* of the weights, at most: read from L2 for every tile */
 #define PASS_BYTES (1 << 20)    /* of panels that all points of a task pass together: they stay in L2 */
 #define CACHE_LINE 64
 #define TASKS_PER_WORKER 4
@@ -172,8 +173,8 @@ typedef struct direct_task {
     ls_gemm_moments *found;  /* [panels]: moments of the points that were multiplied last */
 } direct_task;
 
-/* Can the kernel itself store sums as the result? What they are added to is a residual for it. */
-static bool kernel_finishes(const ls_gemm_job *job)
+/* What sums are added to is a residual for the kernel. */
+bool ls_conv_direct_finishes(const ls_gemm_job *job)
 {
     const ls_gemm_sink *sink = &job->sink;
     const ls_gemm_finish *how = &sink->how;
@@ -203,7 +204,8 @@ static int64_t copy_bytes(const direct_plan *plan)
 static bool task_memory(const direct_plan *plan, ls_worker worker, direct_task *task)
 {
     int64_t points = task_points(plan), pointers = ls_gemm_round_up(points * (int64_t)sizeof(void *), 64);
-    int64_t sums = kernel_finishes(plan->job) ? 0 : points * plan->job->kernel->b.width * (int64_t)sizeof(float);
+    int64_t sums =
+        ls_conv_direct_finishes(plan->job) ? 0 : points * plan->job->kernel->b.width * (int64_t)sizeof(float);
     int64_t copy = copy_bytes(plan), panels = plan->part_columns / plan->job->kernel->b.width;
     int64_t found = plan->gatherings ? panels * (int64_t)sizeof(ls_gemm_moments) : 0;
     int64_t starts = plan->run ? pointers : 0;
@@ -313,7 +315,7 @@ static ls_gemm_targets targets_of(const direct_plan *plan, direct_task *task)
     const ls_gemm_sink *sink = &plan->job->sink;
     ls_gemm_targets to = {.row = task->row, .dtype = LS_F32};
     if (plan->dropped) to.dtype = LS_DTYPE_NONE;
-    else if (kernel_finishes(plan->job)) {
+    else if (ls_conv_direct_finishes(plan->job)) {
         to.dtype = sink->how.out_dtype;
         to.scattered = rows_scattered(plan, task);
         to.stream = may_stream(plan, task);
@@ -357,7 +359,7 @@ static void multiply(const direct_plan *plan, direct_task *task, int64_t part)
                       .group = plan->group,
                       .rest = plan->rest};
     ls_gemm_targets to = targets_of(plan, task);
-    bool apart = !plan->dropped && !kernel_finishes(job);
+    bool apart = !plan->dropped && !ls_conv_direct_finishes(job);
     int64_t end = smaller(job->n, (part + 1) * plan->part_columns), points = 0;
     if (task->gathering) {
         points = count_points(plan, task);
@@ -483,9 +485,10 @@ static void cut_points(direct_plan *plan, int64_t images, int64_t wanted)
     int64_t pixel = plan->pitch * plan->bytes;
     int64_t most = larger(COPY_BYTES / (pixel * walk->stride[0] * walk->stride[1]), LEAST_POINTS);
     if (!plan->copied) {
-        most = larger(IMAGE_BYTES / pixel, LEAST_POINTS);
+        int64_t least = larger(plan->job->kernel->in_place_rows, smaller(LEAST_POINTS, STAYS_BYTES / pixel));
+        most = larger(IMAGE_BYTES / pixel, least);
         plan->items = 1;
-        most = larger(LEAST_POINTS, smaller(most, ceil_div(plan->job->m, wanted)));
+        most = larger(least, smaller(most, ceil_div(plan->job->m, wanted)));
         plan->rows =
             ls_gemm_round_up(ceil_div(plan->job->m, ceil_div(plan->job->m, most)), plan->job->kernel->in_place_rows);
         plan->tasks = ceil_div(plan->job->m, plan->rows);
@@ -553,8 +556,8 @@ bool ls_conv_direct_suits(const ls_walk *walk, const ls_gemm_kernel *kernel, int
     int64_t column = taps * channels * (int64_t)ls_dtype_size(kernel->panel);
     if (!kernel->in_place || column * kernel->b.width > PANEL_BYTES || !column || !walk->grid[0] || !walk->grid[1])
         return false;
-    if (columns > kernel->in_place_columns && columns * column > kernel->in_place_bytes) return false;
-    if (!needs_copy(walk, kernel, channels)) return true;
+    if (!needs_copy(walk, kernel, channels)) return columns <= kernel->in_place_columns;
+    if (columns > kernel->copied_columns) return false;
     direct_plan plan = {.walk = walk};
     find_low(&plan);
     plan.width = distance(&plan, 1, walk->grid[1]);

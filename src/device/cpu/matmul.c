@@ -1,7 +1,7 @@
 /* matmul.c - matrix products of strided tensors: matmul and linear. */
 #include "base/parallel.h"
+#include "device/cpu/conv.h"
 #include "device/cpu/cpu.h"
-#include "device/cpu/gemm.h"
 
 #include <string.h>
 
@@ -198,7 +198,29 @@ static ls_status run_tiny(const product *p)
     return LS_OK;
 }
 
+/* ---- Rows in place ----------------------------------------------------------------------------------------------- */
+
+#define IN_PLACE_ROWS 96 /* of A, least: packing fewer costs little, and tasks with all columns would be few */
+
+/* Can rows of A be multiplied where they are, as the pixels of a convolution with one tap? Then only B is packed. A
+ * kernel that finishes columns of packed tiles makes more of these. */
+static bool rows_in_place(const product *p, const ls_gemm_job *job, ls_walk *walk)
+{
+    const ls_gemm_kernel *kernel = job->kernel;
+    int64_t k = p->a.columns, row = p->a.row_stride, all = p->a.rows * row;
+    if (job->batch != 1 || kernel->column || kernel->column_bf16 || p->a.dtype != kernel->panel || k % kernel->kr ||
+        p->a.column_stride != 1 || row < k || row > 2 * k || p->a.rows < IN_PLACE_ROWS)
+        return false;
+    *walk = ls_walk_over((ls_pixels){p->a.data, p->a.dtype, {1, p->a.rows}, all, all, row, 1});
+    return ls_conv_direct_suits(walk, kernel, k, job->n) && ls_conv_direct_finishes(job);
+}
+
 /* ---- All others -------------------------------------------------------------------------------------------------- */
+
+static ls_status out_of_memory(ls_message *why)
+{
+    return ls_explain(why, LS_ERR_MEMORY, "no memory for the workspace of a matrix product");
+}
 
 static ls_status run_product(product *p, ls_message *why)
 {
@@ -216,7 +238,7 @@ static ls_status run_product(product *p, ls_message *why)
     char *memory = NULL;
     if (offsets_size + bias_size + a_size + b_size) {
         memory = ls_scratch((ls_worker){0, 1}, 2, (size_t)(offsets_size + bias_size + a_size + b_size) + 64);
-        if (!memory) return ls_explain(why, LS_ERR_MEMORY, "no memory for the workspace of a matrix product");
+        if (!memory) return out_of_memory(why);
     }
     char *bias = memory + offsets_size, *a_copy = bias + bias_size, *b_copy = a_copy + ls_gemm_round_up(a_size, 8);
     if (copy_a) copy_with_lines(&p->batch, &p->a, a_copy);
@@ -256,7 +278,11 @@ static ls_status run_product(product *p, ls_message *why)
         .same_b = same_b,
         .derived = same_b && !copy_b ? p->derived : NULL,
     };
-    return ls_gemm_run(&job, why);
+    ls_walk walk;
+    if (!rows_in_place(p, &job, &walk)) return ls_gemm_run(&job, why);
+    ls_conv_direct how = {.walk = &walk, .channels = k, .taps_in_line = 1};
+    ls_status status = ls_conv_direct_run(&job, &how, why);
+    return status == LS_ERR_MEMORY ? out_of_memory(why) : status;
 }
 
 static ls_dtype compute_dtype(const ls_call *call)

@@ -317,8 +317,8 @@ static void in_place_wide_bf16(int64_t count, const ls_gemm_rows *a, const ls_ge
 #define ISA "amx"
 #define IN_PLACE(shape) IN_PLACE_##shape
 #define IN_PLACE_wide                                                                                                  \
-    .in_place = in_place_wide_bf16, .in_place_columns = INT64_MAX, .in_place_rows = TILE_SIDE,                         \
-    .in_place_finishes = true,
+    .in_place = in_place_wide_bf16, .in_place_columns = INT64_MAX, .copied_columns = INT64_MAX,                        \
+    .in_place_rows = TILE_SIDE, .in_place_finishes = true,
 #define IN_PLACE_tall
 #define ROWS 32
 #define STEPS 16

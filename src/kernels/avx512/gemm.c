@@ -20,8 +20,8 @@ static const ls_gemm_blocks large = {
 #define IN_PLACE_ROWS 14
 #define IN_PLACE_RUN 7 /* divides rows of points of the photos that networks are made for: 112, 56, 28, 14, 7 */
 #define POINT_ROWS 13  /* five, ten or twenty of these waste least for powers of two */
-#define POINT_CHANNELS 768
+#define POINT_CHANNELS 1280
 #define EXTRAS .blocks = &large,
-#define IN_PLACE_COLUMNS 256
-#define IN_PLACE_BYTES (1 << 20) /* half of L2 */
+#define IN_PLACE_COLUMNS INT64_MAX
+#define COPIED_COLUMNS 256
 #include "kernels/x86/gemm_fma.inc"
