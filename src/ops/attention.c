@@ -2,6 +2,7 @@
  * that a projection wrote all three into. Both are the device's attention, on strided operands without copies. */
 #include "ops/op.h"
 
+#include <float.h>
 #include <math.h>
 
 /* Part `part` of rows [B,S,parts*H*D], as heads [B,H,S,D]. */
@@ -17,6 +18,13 @@ static ls_operand heads_of(const ls_operand *rows, int64_t heads, int64_t width,
     };
 }
 
+/* f64 as f32, where a finite number stays finite: an infinite one hides a key, which a large one does not. */
+static ls_tensor *narrowed(ls_tensor *mask)
+{
+    ls_tensor *finite = ls_lt_scalar(ls_abs(mask), INFINITY);
+    return op_as(ls_where(finite, ls_clamp(mask, -FLT_MAX, FLT_MAX), mask), LS_F32);
+}
+
 /* The mask expanded to the scores in a type that devices accept; NULL if none is given, or with an error. */
 static ls_tensor *usable_mask(ls_run *run, ls_opcode op, ls_tensor *mask, ls_shape scores, ls_dtype dtype)
 {
@@ -30,7 +38,9 @@ static ls_tensor *usable_mask(ls_run *run, ls_opcode op, ls_tensor *mask, ls_sha
                  OP_TEXT(mask));
     else if (mask->node) op_error(run, op, LS_ERR_STATE, "a mask gets no gradient; ls_detach() it");
     if (ls_failed(run)) return NULL;
-    if (mask->view.dtype != LS_BOOL) mask = op_as(mask, dtype == LS_F64 ? LS_F64 : LS_F32);
+    if (mask->view.dtype == LS_F64 && dtype != LS_F64) mask = narrowed(mask);
+    else if (mask->view.dtype != LS_BOOL) mask = op_as(mask, dtype == LS_F64 ? LS_F64 : LS_F32);
+    if (ls_failed(run)) return NULL;
     return op_expanded(mask, scores);
 }
 

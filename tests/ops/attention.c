@@ -4,6 +4,9 @@
 #include "check.h"
 #include "ops/op.h"
 
+#include <float.h>
+#include <math.h>
+
 static ls_run *run;
 
 enum { BATCH = 3, LENGTH = 21, HEADS = 2, WIDTH = 8, FEATURES = HEADS * WIDTH };
@@ -149,6 +152,24 @@ static void keys_behind_a_mask_are_not_read(void)
     }
 }
 
+/* A mask of f64 hides what the same mask of f32 hides, though its large numbers are beyond f32. */
+static void masks_may_be_wider(void)
+{
+    double wide[LENGTH][LENGTH] = {{0}};
+    float narrow[LENGTH][LENGTH] = {{0}};
+    for (int j = 0; j < LENGTH; j++) {
+        wide[0][j] = -DBL_MAX, narrow[0][j] = -FLT_MAX;
+        wide[1][j] = j % 2 ? -INFINITY : 1e300, narrow[1][j] = j % 2 ? -INFINITY : FLT_MAX;
+        wide[2][j] = -INFINITY, narrow[2][j] = -INFINITY;
+        wide[3][j] = 0.125 * j, narrow[3][j] = 0.125F * (float)j;
+    }
+    ls_tensor *qkv = ls_randn(run, LS_F32, BATCH, LENGTH, 3 * FEATURES), *o[2];
+    o[0] = ls_self_attention(qkv, HEADS, .mask = ls_from(run, LS_F64, LS_SHAPE(LENGTH, LENGTH), wide));
+    o[1] = ls_self_attention(qkv, HEADS, .mask = ls_from(run, LS_F32, LS_SHAPE(LENGTH, LENGTH), narrow));
+    CHECK(difference(o[0], o[1]) == 0);
+    CHECK_TEXT(ls_error_message(run), "");
+}
+
 /* A layer takes lengths where it takes a mask, and tells them by their type. */
 static void layers_take_lengths(void)
 {
@@ -171,6 +192,7 @@ int main(int argc, char **argv)
     CHECK_RUN(its_gradient_is_written_in_place);
     CHECK_RUN(lengths_are_a_mask_without_work);
     CHECK_RUN(keys_behind_a_mask_are_not_read);
+    CHECK_RUN(masks_may_be_wider);
     CHECK_RUN(layers_take_lengths);
     CHECK(ls_finish(run) == 0);
     return check_done();
