@@ -7,6 +7,7 @@
 #include "launch/control/refusals.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -191,17 +192,19 @@ static void on_hello(client *v, const ls_json *m)
 static void on_give(client *v, const ls_json *m)
 {
     const char *text = ls_json_text(ls_json_get(m, "bytes"));
+    int64_t round = ls_json_integer(ls_json_get(m, "give"), -1);
     size_t size = text ? strlen(text) / 2 : 0;
     char *given = ls_sys_realloc(v->given, size ? size : 1);
     if (given) v->given = given;
     v->size = 0; /* what was there is no more, even if this is nothing */
     v->round = -1;
-    if (!given || !text || size > LS_STORE_MOST || !ls_hex_read(text, given, size)) {
+    bool is_round = round > 0 && round <= INT_MAX;
+    if (!given || !text || !is_round || size > LS_STORE_MOST || !ls_hex_read(text, given, size)) {
         refuse(v, "it sent invalid data");
         return;
     }
     v->size = size;
-    v->round = (int)ls_json_integer(ls_json_get(m, "give"), -1);
+    v->round = (int)round;
 }
 
 static void on_message(ls_wire *wire, const ls_json *m)

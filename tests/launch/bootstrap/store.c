@@ -1,8 +1,8 @@
 /* store.c - threads that play processes meet at a port of 127.0.0.1 and tell each other bytes. */
 #include "launch/shell.h"
 
-#include "launch/bootstrap/store.h"
-#include "launch/control/wire.h"
+#include "base/json.h"
+#include "launch/bootstrap/store_inside.h"
 
 #include <pthread.h>
 
@@ -148,6 +148,15 @@ static void strangers_are_refused(void)
     EXPECT_WORDS(job[3], "it belongs to attempt 3 of its job, and this is attempt 0");
 }
 
+static int connect_to(int port)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    for (int n = 0; n < 60000 && connect(fd, (struct sockaddr *)&to, sizeof to) != 0; n++) usleep(1000);
+    return fd;
+}
+
 /* Somebody who connects and says nothing, or nonsense, is no obstacle. */
 static void noise_does_not_matter(void)
 {
@@ -156,12 +165,7 @@ static void noise_does_not_matter(void)
     job[1].delay = 0.3;
     begin(&job[0]);
     int fd[3];
-    for (int i = 0; i < 3; i++) {
-        struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)job[0].opts.port)};
-        to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        fd[i] = socket(AF_INET, SOCK_STREAM, 0);
-        for (int n = 0; n < 60000 && connect(fd[i], (struct sockaddr *)&to, sizeof to) != 0; n++) usleep(1000);
-    }
+    for (int i = 0; i < 3; i++) fd[i] = connect_to(job[0].opts.port);
     CHECK(write(fd[1], "GET / HTTP/1.1\r\n\r\n", 18) == 18);
     CHECK(write(fd[2], "{\"give\": 1, \"bytes\": \"00\"}\n", 27) == 27);
     begin(&job[1]);
@@ -185,6 +189,54 @@ static void numbers_must_fit(void)
     job[1].size = 99;
     run_job(job, 2);
     for (int r = 0; r < 2; r++) EXPECT_WORDS(job[r], "sent 99 bytes, rank 0 100");
+}
+
+/* A process of the job that is welcome, and then says these words. Rank 0 waits for one byte. */
+static void say_as_rank_1(const char *words, process *rank_0)
+{
+    process job[2];
+    char line[1024], proof[LS_PROOF] = "";
+    ls_message why;
+    make_job(job, 2);
+    job[0].size = 1, job[0].rounds = 1;
+    begin(&job[0]);
+    int fd = connect_to(job[0].opts.port);
+    ssize_t got = recv(fd, line, sizeof line, 0);
+    ls_json *greeting = got > 0 ? ls_json_read(line, (size_t)got, &why) : NULL;
+    const char *challenge = ls_json_text(ls_json_get(greeting, "store"));
+    if (challenge) ls_token_prove("secret", "process of attempt 0", challenge, proof);
+    ls_json_free(greeting);
+    dprintf(fd,
+            "{\"hello\":%d,\"proof\":\"%s\",\"challenge\":\"abc\",\"host\":\"here\",\"self\":\"1\",\"pid\":1,"
+            "\"rank\":1,\"world\":2,\"attempt\":0}\n",
+            LS_STORE_VERSION, proof);
+    got = recv(fd, line, sizeof line, 0);
+    CHECK(got > 0 && memmem(line, (size_t)got, "welcome", 7));
+    CHECK(send(fd, words, strlen(words), 0) == (ssize_t)strlen(words)); /* all at once */
+    while (recv(fd, line, sizeof line, 0) > 0) continue;
+    close(fd);
+    pthread_join(job[0].thread, NULL);
+    *rank_0 = job[0];
+}
+
+/* What came before a message that is none does not count. */
+static void nonsense_of_a_member_is_refused(void)
+{
+    static const char *const words[] = {
+        "{\"give\":1,\"bytes\":\"1f\"}\n{\"give\":2}\n",
+        "{\"give\":1,\"bytes\":\"1f\"}\n{\"give\":2,\"bytes\":\"1g\"}\n",
+        "{\"give\":4294967297,\"bytes\":\"1f\"}\n",
+        "{\"give\":-4294967295,\"bytes\":\"1f\"}\n",
+        "{\"give\":0,\"bytes\":\"1f\"}\n",
+        "{\"bytes\":\"1f\"}\n",
+    };
+    process rank_0;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        say_as_rank_1(words[i], &rank_0);
+        EXPECT_WORDS(rank_0, "rank 1 of host here is gone: it sent invalid data");
+    }
+    say_as_rank_1("{\"give\":1,\"bytes\":\"1f\"}\n", &rank_0);
+    expect_success(&rank_0, 1);
 }
 
 /* ---- Those who do not come ---- */
@@ -249,6 +301,7 @@ int main(int argc, char **argv)
     CHECK_RUN(strangers_are_refused);
     CHECK_RUN(noise_does_not_matter);
     CHECK_RUN(numbers_must_fit);
+    CHECK_RUN(nonsense_of_a_member_is_refused);
     CHECK_RUN(the_absent_are_named);
     CHECK_RUN(one_that_leaves_is_missed);
     CHECK_RUN(a_busy_port_is_named);
