@@ -18,16 +18,26 @@ static void folder_of(const char *file, char *folder, size_t size)
     snprintf(folder, size, "%.*s", slash ? (int)(slash - file) : 0, file);
 }
 
+/* Is it built for this CPU? The linker says of others that they do not exist. */
+static bool is_for_this_cpu(unsigned machine)
+{
+    Dl_info here;
+    if (dladdr((const void *)(uintptr_t)&ls_library_open, &here) == 0) return true;
+    const ElfW(Ehdr) *own = here.dli_fbase;
+    return memcmp(own->e_ident, ELFMAG, SELFMAG) != 0 || own->e_machine == machine;
+}
+
 /* The linker maps what the ELF header says, and touching a page beyond the end of a truncated file is a SIGBUS: so
  * truncated files are detected here. True for files that the linker rejects by itself. */
-static bool is_whole(const char *file, ls_message *why)
+static bool is_loadable(const char *file, ls_message *why)
 {
     FILE *f = strchr(file, '/') ? fopen(file, "rb") : NULL; /* else the linker searches for it */
     if (!f) return true;
     ElfW(Ehdr) head;
     ElfW(Phdr) part;
-    bool readable = fread(&head, sizeof head, 1, f) == 1 && memcmp(head.e_ident, ELFMAG, SELFMAG) == 0 &&
-                    head.e_phentsize == sizeof part && fseek(f, 0, SEEK_END) == 0;
+    bool is_elf = fread(&head, sizeof head, 1, f) == 1 && memcmp(head.e_ident, ELFMAG, SELFMAG) == 0;
+    bool foreign = is_elf && !is_for_this_cpu(head.e_machine);
+    bool readable = is_elf && !foreign && head.e_phentsize == sizeof part && fseek(f, 0, SEEK_END) == 0;
     uint64_t size = readable ? (uint64_t)ftell(f) : 0, needed = 0;
     for (int i = 0; readable && i < head.e_phnum; i++) {
         readable = fseek(f, (long)(head.e_phoff + (size_t)i * sizeof part), SEEK_SET) == 0 &&
@@ -36,24 +46,34 @@ static bool is_whole(const char *file, ls_message *why)
             needed = part.p_offset + part.p_filesz;
     }
     fclose(f);
+    if (foreign) ls_message_set(why, "it is built for another CPU");
     if (needed > size)
         snprintf(why->text, sizeof why->text, "the file is truncated: %llu bytes of at least %llu; copy it again",
                  (unsigned long long)size, (unsigned long long)needed);
-    return needed <= size;
+    return !foreign && needed <= size;
+}
+
+/* What the linker says is wrong, without the path that it begins with: callers name the file. */
+static void explain(const char *file, ls_message *why)
+{
+    const char *text = dlerror();
+    size_t length = strlen(file);
+    bool begins = strchr(file, '/') && strncmp(text, file, length) == 0 && strncmp(text + length, ": ", 2) == 0;
+    ls_message_set(why, "%.130s", begins ? text + length + 2 : text);
 }
 
 /* Libraries of plug-ins (such as UCX) install signal handlers when they are loaded; signals belong to the program. */
 static void *load(const char *file, ls_message *why)
 {
     struct sigaction before[NSIG] = {0};
-    if (!is_whole(file, why)) return NULL;
+    if (!is_loadable(file, why)) return NULL;
     for (int s = 1; s < NSIG; s++) sigaction(s, NULL, &before[s]);
     void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     for (int s = 1; s < NSIG; s++) {
         struct sigaction now;
         if (sigaction(s, NULL, &now) == 0 && now.sa_sigaction != before[s].sa_sigaction) sigaction(s, &before[s], NULL);
     }
-    if (!library) ls_message_set(why, "%.130s", dlerror());
+    if (!library) explain(file, why);
     return library;
 }
 
@@ -135,6 +155,18 @@ static bool try_load(const char *file, void *user)
     return a->library != NULL;
 }
 
+/* Why it cannot be opened, with the file unless the name or the reason has it. Of a long path the end is shown. */
+static void report(const char *what, const char *name, const attempt *a, ls_message *why)
+{
+    bool named = strchr(name, '/') ? strlen(name) <= 64 : !strchr(a->file, '/');
+    const char *reason = a->first.text, *file = named ? "" : a->file;
+    int used = snprintf(NULL, 0, "%.32s \"%.64s\": ...: %.130s", what, name, reason);
+    size_t room = sizeof why->text - 1 - (size_t)used, length = strlen(file);
+    bool cut = length > room;
+    ls_message_set(why, "%.32s \"%.64s\": %s%s%s%.130s", what, name, cut ? "..." : "", file + (cut ? length - room : 0),
+                   *file ? ": " : "", reason);
+}
+
 void *ls_library_open(const char *what, const char *name, ls_message *why)
 {
     attempt a = {0};
@@ -147,7 +179,7 @@ void *ls_library_open(const char *what, const char *name, ls_message *why)
             ls_message_set(&a.first, "not in this build%s; LOCKSTEP_PLUGIN_PATH names folders to look for %.50s in",
                            strcmp(what, "device") == 0 ? ", which has cpu" : "", file);
     }
-    if (!a.library) ls_message_set(why, "%.32s \"%.64s\": %.130s", what, name, a.first.text);
+    if (!a.library && why) report(what, name, &a, why);
     return a.library;
 }
 

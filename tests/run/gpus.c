@@ -7,6 +7,7 @@
 #include "printed.h"
 
 #define LAUNCH LOCKSTEP_COMMAND " launch "
+#define LONG "a_folder_with_a_name_of_many_letters_of_which_there_are_66_in_all_"
 
 /* The exit code of a shell command on a host with so many GPUs, and its output. */
 static int on_host(const char *gpus, const char *settings, const char *command)
@@ -45,7 +46,7 @@ static void without_a_gpu_it_is_the_cpu_silently(void)
     CHECK_TEXT(output, "rank 0 of 1: cpu cpu, sum 1\n");
 }
 
-/* One that is damaged is named, whether there is another of its name or not. */
+/* One that is damaged is named where there is another of its name. */
 static void a_plug_in_is_not_replaced_silently(void)
 {
     mkdir("cut", 0700);
@@ -56,6 +57,39 @@ static void a_plug_in_is_not_replaced_silently(void)
     HAS("rank 0 of 1: cuda:0 cuda:0, sum 1\n");
     remove("cut/liblockstep-cuda.so");
     rmdir("cut");
+}
+
+/* And where it is the only one, with the reason even if the path is long. */
+static void a_plug_in_that_cannot_be_loaded_is_named(void)
+{
+    static const char *const cases[][2] = {
+        {"head -c 4096 " GPU_FOLDER "/liblockstep-cuda.so >", "the file is truncated: 4096 bytes of at least "},
+        {"echo text >", "file too short"},
+        {"seq 1000 >", "invalid ELF header"},
+        {"(head -c 18 " GPU_FOLDER "/liblockstep-cuda.so; printf '\\376\\376'; tail -c +21 " GPU_FOLDER
+         "/liblockstep-cuda.so) >",
+         "it is built for another CPU"},
+    };
+    static const char *const folders[] = {"lone", "lone/" LONG LONG LONG};
+    mkdir(folders[0], 0700);
+    mkdir(folders[1], 0700);
+    for (size_t f = 0; f < 2; f++) {
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            char command[1200], path[400], words[400];
+            snprintf(command, sizeof command, "%s %s/liblockstep-lone.so", cases[i][0], folders[f]);
+            CHECK_MSG(shell(command) == 0, "%s", command);
+            snprintf(path, sizeof path, "LOCKSTEP_PLUGIN_PATH=%s", folders[f]);
+            snprintf(words, sizeof words, "%s/liblockstep-lone.so: %s", f ? LONG : "device \"lone\": lone",
+                     cases[i][1]);
+            CHECK(on_host("1", path, WORKER " --device lone device") == 1);
+            HAS(words);
+            if (f == 0) continue;
+            snprintf(command, sizeof command, WORKER " --device %s/liblockstep-lone.so device", folders[f]);
+            CHECK(on_host("1", "", command) == 1);
+            HAS(words);
+        }
+    }
+    shell("rm -r lone");
 }
 
 /* A CPU that cannot be opened is no GPU that cannot be used. */
@@ -382,6 +416,7 @@ int main(int argc, char **argv)
     CHECK_RUN(the_gpu_is_used_without_a_word);
     CHECK_RUN(without_a_gpu_it_is_the_cpu_silently);
     CHECK_RUN(a_plug_in_is_not_replaced_silently);
+    CHECK_RUN(a_plug_in_that_cannot_be_loaded_is_named);
     CHECK_RUN(a_failure_of_the_cpu_is_not_called_a_gpus);
     CHECK_RUN(the_gpu_can_be_refused);
     CHECK_RUN(a_gpu_that_fails_says_how_to_go_on);
