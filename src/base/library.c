@@ -4,11 +4,13 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/config.h"
+#include "base/hash.h"
 #include "base/log.h"
 
 /* The folder of a file; "" if the path has none. */
@@ -140,14 +142,27 @@ typedef struct attempt {
     ls_message first;
 } attempt;
 
-/* Another file of the name may do, but is not taken in silence. */
+/* Is this the first time the file is complained about? A plug-in is opened to count devices, and again to use them. */
+static bool is_news(const char *file)
+{
+    enum { MOST = 8 };
+    static _Atomic uint64_t told[MOST]; /* hashes of paths */
+    uint64_t hash = ls_hash_of(file, strlen(file)), there = 0;
+    for (int i = 0; i < MOST && there != hash; i++) {
+        there = 0;
+        if (atomic_compare_exchange_strong(&told[i], &there, hash)) return true;
+    }
+    return there != hash;
+}
+
+/* Another file of the name may do, but is not taken in silence. Every process says it: files of others may be whole. */
 static bool try_load(const char *file, void *user)
 {
     attempt *a = user;
     ls_message why = {{0}};
     a->library = load(file, &why);
-    if (a->library && *a->file)
-        ls_log_of_job(LS_LOG_WARN, "%s cannot be loaded (%s): %s is used instead", a->file, a->first.text, file);
+    if (a->library && *a->file && is_news(a->file))
+        ls_log_line(LS_LOG_WARN, "%s cannot be loaded (%s): %s is used instead", a->file, a->first.text, file);
     if (!a->library && !*a->file) {
         snprintf(a->file, sizeof a->file, "%s", file);
         a->first = why;

@@ -46,15 +46,26 @@ static void without_a_gpu_it_is_the_cpu_silently(void)
     CHECK_TEXT(output, "rank 0 of 1: cpu cpu, sum 1\n");
 }
 
-/* One that is damaged is named where there is another of its name. */
+#define CUT "cut/liblockstep-cuda.so cannot be loaded (the file is truncated: 4096 bytes of at least "
+
+/* One that is damaged is named where there is another of its name: once by each process that passes it over. */
 static void a_plug_in_is_not_replaced_silently(void)
 {
     mkdir("cut", 0700);
     shell("head -c 4096 " GPU_FOLDER "/liblockstep-cuda.so > cut/liblockstep-cuda.so");
     CHECK(on_host("1", "LOCKSTEP_PLUGIN_PATH=cut:" GPU_FOLDER, WORKER " device") == 0);
-    HAS("cut/liblockstep-cuda.so cannot be loaded (the file is truncated: 4096 bytes of at least ");
+    CHECK_MSG(times(CUT) == 1, "%s", output);
     HAS("copy it again): " GPU_FOLDER "/liblockstep-cuda.so is used instead");
     HAS("rank 0 of 1: cuda:0 cuda:0, sum 1\n");
+    CHECK(on_host("2", "LOCKSTEP_PLUGIN_PATH=cut:" GPU_FOLDER, LOCKSTEP_COMMAND " env") == 0);
+    CHECK_MSG(times(CUT) == 1, "%s", output);
+    CHECK(on_host("2", "LOCKSTEP_PLUGIN_PATH=cut:" GPU_FOLDER, LAUNCH WORKER " device") == 0);
+    CHECK_MSG(times(CUT) == 3, "%s", output); /* the launcher, which counts GPUs, and both ranks */
+    /* On the host of rank 1 alone. */
+    CHECK(on_host("2", "",
+                  LAUNCH "-n 2 sh -c '[ $RANK = 0 ] || export LOCKSTEP_PLUGIN_PATH=cut:" GPU_FOLDER "; " WORKER
+                         " device'") == 0);
+    CHECK_MSG(times(CUT) == 1, "%s", output);
     remove("cut/liblockstep-cuda.so");
     rmdir("cut");
 }
