@@ -344,6 +344,22 @@ static void asking_for_gpus_that_are_not_there_fails(void)
     HAS("There is no GPU here, or no plug-in for it (lockstep env says which).");
 }
 
+static void a_variable_that_hides_gpus_is_named(void)
+{
+    static const char *const settings[] = {"LOCKSTEP_USE_CPU=1", "ACCELERATE_USE_CPU=True", "LOCKSTEP_DEVICE=cpu"};
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        char words[200];
+        CHECK(on_host("2", settings[i], LAUNCH "--multi_gpu " WORKER " device") == 2);
+        snprintf(words, sizeof words, "`--multi_gpu`. %s is set: unset it to use GPUs.\n", settings[i]);
+        HAS(words);
+        CHECK(on_host("2", settings[i], LAUNCH "--nproc-per-node gpu " WORKER " device") == 2);
+        snprintf(words, sizeof words, "--nproc-per-node gpu: %s is set: unset it to use GPUs\n", settings[i]);
+        HAS(words);
+    }
+    CHECK(on_host("0", "LOCKSTEP_USE_CPU=no LOCKSTEP_DEVICE=cuda", LAUNCH "--multi_gpu " WORKER " device") == 2);
+    HAS("There is no GPU here, or no plug-in for it (lockstep env says which).");
+}
+
 static void there_is_a_process_for_each_gpu(void)
 {
     CHECK(on_host("2", "", LAUNCH WORKER " device") == 0);
@@ -443,6 +459,7 @@ int main(int argc, char **argv)
     CHECK_RUN(a_rehearsal_opens_the_devices);
     CHECK_RUN(a_model_goes_to_the_gpus);
     CHECK_RUN(asking_for_gpus_that_are_not_there_fails);
+    CHECK_RUN(a_variable_that_hides_gpus_is_named);
     CHECK_RUN(there_is_a_process_for_each_gpu);
     CHECK_RUN(files_are_about_gpus_too);
     CHECK_RUN(the_command_shows_and_tests_them);
