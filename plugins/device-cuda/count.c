@@ -12,11 +12,12 @@
 #include <string.h>
 #include <unistd.h>
 
-bool cuda_has_driver(void)
+const char *cuda_driver_error(void)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
-    if (driver) dlclose(driver);
-    return driver != NULL;
+    if (!driver) return dlerror();
+    dlclose(driver);
+    return NULL;
 }
 
 int cuda_present(const char *path, bool driver)
@@ -70,5 +71,5 @@ bool cuda_visible_word(const char *list, int index, char *word, size_t size)
 
 int cuda_count(void)
 {
-    return cuda_visible(getenv("CUDA_VISIBLE_DEVICES"), cuda_present("/dev", cuda_has_driver()));
+    return cuda_visible(getenv("CUDA_VISIBLE_DEVICES"), cuda_present("/dev", !cuda_driver_error()));
 }

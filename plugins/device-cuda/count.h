@@ -6,8 +6,8 @@
 #include <stddef.h>
 
 int cuda_count(void);
-/* Is the driver's library installed, working or not? Loading it does not start the driver. */
-bool cuda_has_driver(void);
+/* Why the driver's library cannot be loaded; NULL: it can. Loading it does not start the driver. */
+const char *cuda_driver_error(void);
 /* GPUs whose files are in a folder of devices: nvidia0, nvidia1, ...; a container has those of its own. They count
  * without the driver's library, too: that something is missing should be said, not hidden by training on the CPU. Linux
  * on Windows has one file for all GPUs, whoever made them: there the driver shows that one is meant. */

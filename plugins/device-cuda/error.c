@@ -20,8 +20,13 @@ static const char *cure(cudaError_t error)
 {
     switch (error) {
     case cudaErrorInitializationError:
-        return "; CUDA cannot be used in a process that was forked after it was started: start processes with "
-               "`lockstep launch` or ls_launch(), or fork before the device is opened";
+        return "; if this process was forked after CUDA was started, start it with ls_launch() instead; a driver that "
+               "was just updated needs a restart of the machine; nvidia-smi says more";
+    case cudaErrorSystemDriverMismatch:
+        return "; a driver that was just updated needs a restart of the machine; nvidia-smi says more";
+    case cudaErrorStubLibrary:
+        return "; the toolkit's libcuda.so.1, for linking only, is found before the driver's: LD_LIBRARY_PATH must not "
+               "name its folder";
     case cudaErrorNoKernelImageForDevice:
         return "; the plug-in has no code for this GPU: configure with -DLOCKSTEP_CUDA_ARCHITECTURES=native";
     case cudaErrorDevicesUnavailable: return "; another process uses the GPU exclusively (nvidia-smi shows which)";

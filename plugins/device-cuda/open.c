@@ -1,6 +1,8 @@
 /* open.c - open and close a GPU, with helpful messages if it cannot be opened. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "../variables.h"
@@ -25,18 +27,26 @@ static ls_status refuse_fork(ls_message *why)
         (int)started_in);
 }
 
+/* The runtime finds no driver. */
+static ls_status refuse_driver(ls_message *why)
+{
+    const char *error = cuda_driver_error();
+    if (!error)
+        return cuda_refuse(why, LS_ERR_DEVICE,
+                           "device \"cuda\": libcuda.so.1 can be loaded, but is no NVIDIA driver that CUDA can use: "
+                           "nvidia-smi says more");
+    if (strncmp(error, "libcuda.so.1: ", 14) == 0 && strstr(error, strerror(ENOENT)))
+        return cuda_refuse(why, LS_ERR_DEVICE, "device \"cuda\": no NVIDIA driver (libcuda.so.1) is installed");
+    return cuda_refuse(why, LS_ERR_DEVICE, "device \"cuda\": the NVIDIA driver cannot be loaded: %.180s", error);
+}
+
 static ls_status find(int index, ls_message *why)
 {
     int driver = 0, runtime = 0, count = 0;
+    cudaError_t error = cudaGetDeviceCount(&count);
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
-    if (driver == 0 && cuda_has_driver())
-        return cuda_refuse(why, LS_ERR_DEVICE,
-                           "device \"cuda\": the NVIDIA driver's libcuda.so.1 is installed, but does not work: "
-                           "nvidia-smi says more; a driver that was just updated needs a restart of the machine");
-    if (driver == 0)
-        return cuda_refuse(why, LS_ERR_DEVICE, "device \"cuda\": no NVIDIA driver (libcuda.so.1) is installed");
-    cudaError_t error = cudaGetDeviceCount(&count);
+    if (error == cudaErrorInsufficientDriver && driver == 0) return refuse_driver(why);
     if (error == cudaErrorInsufficientDriver)
         return cuda_refuse(
             why, LS_ERR_DEVICE,
