@@ -57,7 +57,8 @@ struct ls_link_request {
 struct wires_port {
     int rank, size, fd[WIRES_MOST];
     pthread_mutex_t lock;
-    bool gone[WIRES_MOST];
+    bool gone[WIRES_MOST]; /* has closed its end, and all it wrote was read */
+    bool deaf[WIRES_MOST]; /* reads no more; what it wrote before may be under way */
     ls_link_request *waiting, *unexpected, *going;
     ls_link_request reading[WIRES_MOST]; /* message being read from each */
     size_t head_at[WIRES_MOST];
@@ -131,19 +132,19 @@ static void wires_free(ls_link_request *request)
 static void wires_write(wires_port *port, ls_link_request *request)
 {
     int fd = port->fd[request->to];
-    while (!port->gone[request->to]) {
+    while (!port->gone[request->to] && !port->deaf[request->to]) {
         bool head = request->at < sizeof request->head;
         const char *from =
             head ? (char *)&request->head + request->at : request->data + (request->at - sizeof request->head);
         size_t left = (head ? sizeof request->head : sizeof request->head + request->head.bytes) - request->at;
         if (!left) break;
         ssize_t wrote = send(fd, from, left, MSG_NOSIGNAL);
-        if (wrote < 0 && errno != EAGAIN && errno != EINTR) port->gone[request->to] = true;
+        if (wrote < 0 && errno != EAGAIN && errno != EINTR) port->deaf[request->to] = true;
         if (wrote < 0) break;
         request->at += (size_t)wrote;
     }
     request->done = request->at == sizeof request->head + request->head.bytes;
-    request->lost = port->gone[request->to] && !request->done;
+    request->lost = (port->gone[request->to] || port->deaf[request->to]) && !request->done;
 }
 
 static void wires_write_all(wires_port *port)
