@@ -16,7 +16,8 @@ say()
     echo "$(($(date +%s) - began)) s: $*"
 }
 
-architecture=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -1 | tr -d .)
+architecture=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -1 | tr -d .)
+[ -n "$architecture" ] || { echo "gpu_check: nvidia-smi finds no GPU here" >&2 && exit 1; }
 packages=$(python3 -c 'import nvidia; print(list(nvidia.__path__)[0])' 2>/dev/null || true)
 hints=$(for folder in "$packages"/cu13 "$packages"/cublas "$packages"/cudnn "$packages"/nccl; do [ ! -d "$folder" ] || printf '%s;' "$folder"; done)
 if ! cmake -S . -B "$build" -G Ninja -DLOCKSTEP_WITH_CUDA=ON -DLOCKSTEP_CUDA_ARCHITECTURES="$architecture" \

@@ -56,7 +56,8 @@ static void ask(const nvml *n, const char *word, char *text, size_t size)
     snprintf(text, size, "%s, %s, %.1f GiB, driver %s", name, uuid, (double)memory.total / (1 << 30), driver);
 }
 
-/* Numbers are those of the PCI bus, in NVML as in CUDA, unless GPUs of several kinds are mixed (CUDA_DEVICE_ORDER). */
+/* Without a driver, or with one that cannot be loaded, that is what there is to say: GPUs are counted by their files.
+ * Numbers are those of the PCI bus, in NVML as in CUDA, unless GPUs of several kinds are mixed (CUDA_DEVICE_ORDER). */
 __attribute__((visibility("default"))) void ls_plugin_describe(int index, char *text, size_t size);
 
 void ls_plugin_describe(int index, char *text, size_t size)
@@ -64,7 +65,12 @@ void ls_plugin_describe(int index, char *text, size_t size)
     char word[128];
     nvml n;
     if (!cuda_visible_word(getenv("CUDA_VISIBLE_DEVICES"), index, word, sizeof word)) return;
-    snprintf(text, size, "GPU %s", word);
+    const char *error = cuda_driver_error();
+    if (error) {
+        snprintf(text, size, "GPU %s, which cannot be used: %s", word, error);
+        return;
+    }
+    snprintf(text, size, "GPU %s, of which the driver (libnvidia-ml.so.1) tells nothing", word);
     void *library = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL);
     if (library && find_functions(library, &n) && n.init() == 0) {
         ask(&n, word, text, size);

@@ -229,8 +229,9 @@ bool ls_device_identify(const ls_device *device, char *text, size_t size)
 static void report_count(const char *name, const char *plugin, int count, ls_message *why)
 {
     const char *visible = strcmp(plugin, LS_GPU_PLUGIN) == 0 ? getenv("CUDA_VISIBLE_DEVICES") : NULL;
-    ls_message_set(why, "device \"%.64s\": %d such device%s usable here%s%.60s", name, count,
-                   count == 1 ? " is" : "s are", visible ? ", with CUDA_VISIBLE_DEVICES=" : "", visible ? visible : "");
+    ls_message_set(why, "device \"%.64s\": %d such device%s usable here%s%.60s%s", name, count,
+                   count == 1 ? " is" : "s are", visible ? ", with CUDA_VISIBLE_DEVICES=" : "", visible ? visible : "",
+                   count ? "" : " (lockstep env says why)");
 }
 
 ls_device *ls_device_open(const char *name, const ls_peers *peers, ls_status *status, ls_message *why)

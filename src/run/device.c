@@ -25,7 +25,7 @@ static void fail(ls_run *run, decider who, ls_status code, const char *name, con
     else if (who == BY_ENVIRONMENT)
         ls_fail(&run->errors, code,
                 "ls_init: LOCKSTEP_DEVICE=%s, set by a launcher if GPUs or TPUs are requested: %s. To train on the "
-                "CPU, launch with --cpu, without --multi_gpu, --gpu_ids and --tpu",
+                "CPU, unset it, or launch with --cpu, without --multi_gpu, --gpu_ids and --tpu",
                 name, why);
     else
         ls_fail(&run->errors, code,

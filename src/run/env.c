@@ -159,10 +159,10 @@ static void no_gpus(const writer *w)
 {
     ls_message why = {{0}};
     const char *visible = getenv("CUDA_VISIBLE_DEVICES"), *reason = why.text;
-    if (!ls_library_installed(LS_GPU_PLUGIN)) reason = "the plug-in is not installed";
+    if (!ls_library_installed(LS_GPU_PLUGIN)) reason = "the plug-in is not installed (make cuda builds it)";
     else if (ls_device_count(LS_GPU_PLUGIN, &why) < 0) reason = why.text;
     else if (!ls_driver_is_there(ls_config_text(LS_SETTING_GPU_FILES)))
-        reason = "the plug-in is installed; none of LOCKSTEP_GPU_FILES, the driver's, exists";
+        reason = "the plug-in is installed, but no driver: none of its files exists (LOCKSTEP_GPU_FILES)";
     else
         ls_message_set(&why, "the plug-in is installed and finds no GPU%s%.100s",
                        visible ? ", with CUDA_VISIBLE_DEVICES=" : "", visible ? visible : "");

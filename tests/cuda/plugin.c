@@ -1,7 +1,9 @@
 /* plugin.c - the CUDA plug-in as the library meets it, with or without a GPU. */
 #include <lockstep.h>
 
+#include <dlfcn.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -49,6 +51,19 @@ static void gpus_count_without_their_driver(void)
     }
     for (int i = 0; i < FILES; i++) remove(files[i]);
     rmdir("gpu_files");
+}
+
+static void a_gpu_is_described_by_what_it_lacks(void)
+{
+    void (*describe)(int index, char *text, size_t size) = NULL;
+    void *plugin = dlopen(CUDA_DEVICE, RTLD_LAZY | RTLD_LOCAL);
+    void *symbol = plugin ? dlsym(plugin, "ls_plugin_describe") : NULL;
+    char text[256] = "";
+    memcpy(&describe, &symbol, sizeof symbol);
+    CHECK(describe != NULL);
+    if (describe) describe(0, text, sizeof text);
+    const char *wanted = cuda_driver_error() ? ", which cannot be used: libcuda.so.1: " : "driver ";
+    CHECK_MSG(strstr(text, wanted), "\"%s\" has no \"%s\"", text, wanted);
 }
 
 static void a_visible_gpu_has_a_word(void)
@@ -114,6 +129,7 @@ int main(int argc, char **argv)
     CHECK_RUN(without_a_gpu_it_says_so);
     CHECK_RUN(visible_gpus_are_counted_as_cuda_does);
     CHECK_RUN(gpus_count_without_their_driver);
+    CHECK_RUN(a_gpu_is_described_by_what_it_lacks);
     CHECK_RUN(a_visible_gpu_has_a_word);
     CHECK_RUN_FORK(a_forked_process_is_told_what_to_do);
     CHECK_RUN(adds_on_the_gpu);

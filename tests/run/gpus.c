@@ -318,7 +318,8 @@ static void asking_for_gpus_that_are_not_there_fails(void)
     HAS("LOCKSTEP_DEVICE=cuda, set by a launcher if GPUs or TPUs are requested: ");
     HAS("0 such devices are usable here");
     CHECK(on_host("2", "", LAUNCH "--gpu_ids 7 " WORKER " device") == 1);
-    HAS("0 such devices are usable here, with CUDA_VISIBLE_DEVICES=7. To train");
+    HAS("0 such devices are usable here, with CUDA_VISIBLE_DEVICES=7 (lockstep env says why). To train on the CPU, "
+        "unset it");
     static const char *const beyond[] = {"2", "2147483648", "4294967295", "4294967296", "99999999999999999999"};
     for (size_t i = 0; i < sizeof beyond / sizeof *beyond; i++) {
         char command[1024];
@@ -415,11 +416,11 @@ static void the_command_shows_and_tests_them(void)
     HAS("cuda                               the plug-in is installed and finds no GPU, with "
         "CUDA_VISIBLE_DEVICES=2,0\n");
     CHECK(on_host("2", "LOCKSTEP_GPU_FILES=/nowhere", LOCKSTEP_COMMAND " env") == 0);
-    HAS("cuda                               the plug-in is installed; none of LOCKSTEP_GPU_FILES, the driver's, "
-        "exists\n");
+    HAS("cuda                               the plug-in is installed, but no driver: none of its files exists "
+        "(LOCKSTEP_GPU_FILES)\n");
 #ifndef PLUGIN_IS_BUILT
     CHECK(on_host("2", "LOCKSTEP_PLUGIN_PATH=/nowhere", LOCKSTEP_COMMAND " env") == 0);
-    HAS("cuda                               the plug-in is not installed\n");
+    HAS("cuda                               the plug-in is not installed (make cuda builds it)\n");
 #endif
     CHECK(on_host("1", "", LOCKSTEP_COMMAND " test") == 0); /* two processes share it */
     HAS("2 processes on 1 host: ");
