@@ -58,41 +58,19 @@ static bool check_ids(const char *ids, char *why, size_t size)
 
 /* ---- Number of processes --------------------------------------------------------------------------------------- */
 
-static const char *variable(const char *name)
-{
-    const char *text = getenv(name);
-    return text ? text : "";
-}
-
-/* Does a variable keep programs off the GPUs of this host? As the library reads them. */
-static bool are_gpus_avoided(char *by, size_t size)
-{
-    static const char *const yes[] = {"1", "yes", "on", "true", "y", "t"};
-    const char *name = *variable("LOCKSTEP_USE_CPU") ? "LOCKSTEP_USE_CPU" : "ACCELERATE_USE_CPU";
-    const char *value = variable(name), *device = variable("LOCKSTEP_DEVICE");
-    bool avoided = false;
-    for (size_t i = 0; i < sizeof yes / sizeof *yes; i++) avoided |= strcasecmp(value, yes[i]) == 0;
-    if (!avoided && *device && strcmp(device, "cuda") != 0) {
-        name = "LOCKSTEP_DEVICE";
-        value = device;
-        avoided = true;
-    }
-    snprintf(by, size, "%s=%.60s is set: unset it to use GPUs", name, value);
-    return avoided;
-}
+/* Why there may be none: `lockstep env` shows GPUs, plug-in and variables. */
+#define NO_GPU                                                                                                         \
+    "no GPU is found: there is none, or no plug-in for it, or LOCKSTEP_USE_CPU or LOCKSTEP_DEVICE "                    \
+    "keeps programs off it (lockstep env says which)"
 
 /* accelerate's rules, with its messages. */
 static bool check_gpus(const launch_options *options, int processes, char *why, size_t size)
 {
     const char *ids = options->value[OPTION_GPU_IDS], *wrong = NULL;
-    char by[128];
     if (options->value[OPTION_CPU]) wrong = "You can only use one of `--cpu` and `--multi_gpu` at a time.";
-    else if (processes == 1 && !gpus_for(options)) {
-        bool avoided = are_gpus_avoided(by, sizeof by);
-        snprintf(why, size, "You need to use at least 2 processes to use `--multi_gpu`. %s.",
-                 avoided ? by : "There is no GPU here, or no plug-in for it (lockstep env says which)");
-        return false;
-    } else if (processes == 1) wrong = "You need to use at least 2 processes to use `--multi_gpu`.";
+    else if (processes == 1 && !gpus_for(options))
+        wrong = "You need to use at least 2 processes to use `--multi_gpu`. Here " NO_GPU ".";
+    else if (processes == 1) wrong = "You need to use at least 2 processes to use `--multi_gpu`.";
     else if (ids && strcmp(ids, "all") != 0 && !strchr(ids, ','))
         wrong =
             "Less than two GPU ids were configured and tried to run on multiple GPUs. Please ensure at least two are "
@@ -190,10 +168,7 @@ static bool count_processes(const launch_options *options, int hosts, int *count
     else if (per_host) *count = count_per_host(options, per_host);
     else if (!is_given) *count = wanted_device(options) == ON_TPUS ? ls_launch_tpus() : count_by_gpus(options);
     if (*count < 1 && per_host && strcmp(per_host, "gpu") == 0) {
-        char by[128];
-        bool avoided = are_gpus_avoided(by, sizeof by);
-        snprintf(why, size, "--nproc-per-node gpu: %s",
-                 avoided ? by : "there is no GPU here, or no plug-in for it (lockstep env says which)");
+        snprintf(why, size, "--nproc-per-node gpu: " NO_GPU);
         return false;
     }
     if (*count < 1 && (total || per_host)) {
