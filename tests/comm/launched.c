@@ -135,7 +135,7 @@ static void asking_for_gpus_does_not_give_the_cpu(void)
 {
     CHECK(shell(LOCKSTEP_COMMAND " launch -n 2 --multi_gpu " WORKER " exchange 2>&1") == 1);
     HAS("LOCKSTEP_DEVICE=cuda, set by a launcher if GPUs or TPUs are requested: ");
-    HAS("To train on the CPU, launch with --cpu");
+    HAS("To train on the CPU, unset it, or launch with --cpu, without --multi_gpu");
     CHECK(!strstr(output, "rank 0 of 2"));
     CHECK(shell(LOCKSTEP_COMMAND " launch -n 2 --cpu --gpu_ids 0 " WORKER " exchange 2>&1") == 0);
     expect_exchange_of_two();
