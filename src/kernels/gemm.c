@@ -181,6 +181,7 @@ static const ls_family_field fields[] = {LS_FAMILY_FIELD(ls_gemm_table, f32),
                                          LS_FAMILY_FIELD(ls_gemm_table, f16),
                                          LS_FAMILY_FIELD(ls_gemm_table, finish_f32),
                                          LS_FAMILY_FIELD(ls_gemm_table, finish_f64),
+                                         LS_FAMILY_FIELD(ls_gemm_table, moments_f32),
                                          LS_FAMILY_FIELD(ls_gemm_table, channelwise_f32),
                                          LS_FAMILY_FIELD(ls_gemm_table, channelwise_f64),
                                          LS_FAMILY_FIELD(ls_gemm_table, points_f32)};

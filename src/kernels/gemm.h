@@ -182,6 +182,9 @@ typedef struct ls_gemm_finish {
 typedef void ls_gemm_finish_fn(const ls_gemm_finish *how, int64_t rows, int64_t n, const void *sums, int64_t ld,
                                const void *bias, void *const *out, void *const *pre);
 
+/* Moments of the n columns, at most LS_GEMM_MAX_WIDTH, of rows of sums in f32, ld apart. */
+typedef void ls_gemm_moments_fn(const float *sums, int64_t ld, int64_t rows, int64_t n, ls_gemm_moments *found);
+
 /* What to pack. Lines run along k: line[i] holds successive k of row i of the operand; or across it: line[j] holds
  * successive rows of the operand at k = j. ("Row" means column where panels of B are packed.) */
 typedef struct ls_gemm_lines {
@@ -229,6 +232,7 @@ typedef struct ls_gemm_over_points {
 typedef struct ls_gemm_table {
     const ls_gemm_kernel *f32[LS_GEMM_SHAPES], *f64[LS_GEMM_SHAPES], *bf16[LS_GEMM_SHAPES], *f16[LS_GEMM_SHAPES];
     ls_gemm_finish_fn *finish_f32, *finish_f64; /* by the type of the sums */
+    ls_gemm_moments_fn *moments_f32;
     ls_gemm_channelwise_fn *channelwise_f32, *channelwise_f64;
     const ls_gemm_over_points *points_f32; /* NULL: packing is as fast */
 } ls_gemm_table;

@@ -78,7 +78,8 @@ typedef struct ls_family {
     LS_FAMILY(norm)                                                                                                    \
     LS_FAMILY(optim)                                                                                                   \
     LS_FAMILY(reduce)                                                                                                  \
-    LS_FAMILY(softmax)
+    LS_FAMILY(softmax)                                                                                                 \
+    LS_FAMILY(winograd)
 #define LS_FAMILY(name) extern ls_family ls_family_##name;
 LS_FAMILY_LIST(LS_FAMILY)
 #undef LS_FAMILY

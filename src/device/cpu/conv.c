@@ -13,6 +13,7 @@
 #include "device/cpu/channels.h"
 #include "device/cpu/cpu.h"
 #include "kernels/element.h"
+#include "kernels/winograd.h"
 
 #include <math.h>
 #include <string.h>
@@ -20,15 +21,19 @@
 /* ---- Weights ----------------------------------------------------------------------------------------------------- */
 
 /* w as lines of contiguous input channels [o, kh, kw][c], or [o][kh, kw, c] if taps are joined. Weights in another
- * layout are copied on first use, and converted for the kernel on the way. */
+ * layout are copied on first use, and converted for the kernel on the way. Of 3 x 3 taps, 4 x 4 terms may be wanted
+ * instead (kernels/winograd.h). */
 typedef struct weights {
     const ls_operand *operand;
     const ls_gemm_kernel *kernel;
-    char *copy; /* buffer for the copy */
+    char *copy; /* buffer for copy and terms */
     const char *data;
     ls_dtype dtype; /* of the lines */
     int64_t o_stride, tap_stride[2];
+    int64_t width; /* taps of a row */
     bool ready;
+    bool terms;
+    bool back[2]; /* terms of taps in reverse order, along either side */
 } weights;
 
 static weights weights_of(const ls_operand *w, const ls_gemm_kernel *kernel, bool together, void *copy)
@@ -42,12 +47,23 @@ static weights weights_of(const ls_operand *w, const ls_gemm_kernel *kernel, boo
                      .dtype = lines ? w->dtype : kernel->panel,
                      .o_stride = w->stride[0],
                      .tap_stride = {w->stride[2], w->stride[3]},
+                     .width = w->dim[3],
                      .ready = lines};
+}
+
+static size_t lines_space(const ls_operand *w)
+{
+    return (size_t)ls_gemm_round_up(w->dim[0] * w->dim[1] * w->dim[2] * w->dim[3] * (int64_t)sizeof(double), 64);
+}
+
+static bool has_terms(const ls_operand *w)
+{
+    return w->dim[2] == 3 && w->dim[3] == 3 && w->dtype == LS_F32;
 }
 
 static size_t weights_space(const ls_operand *w)
 {
-    return (size_t)(w->dim[0] * w->dim[1] * w->dim[2] * w->dim[3]) * sizeof(double);
+    return lines_space(w) + (has_terms(w) ? (size_t)(w->dim[0] * w->dim[1]) * LS_WINOGRAD_TERMS * sizeof(float) : 0);
 }
 
 #define BLOCK 64 /* taps and channels transposed at a time, in L1 */
@@ -86,16 +102,50 @@ static void copy_weights(void *arg, int64_t begin, int64_t end)
                            all_taps - tap < BLOCK ? all_taps - tap : BLOCK);
 }
 
+static float *terms_of(const weights *self)
+{
+    return (float *)(self->copy + lines_space(self->operand));
+}
+
+static void make_terms(void *arg, int64_t begin, int64_t end)
+{
+    const weights *self = arg;
+    int64_t channels = self->operand->dim[1];
+    const float *tap[9];
+    for (int64_t o = begin; o < end; o++) {
+        for (int i = 0; i < 9; i++) {
+            int64_t row = self->back[0] ? 2 - i / 3 : i / 3, column = self->back[1] ? 2 - i % 3 : i % 3;
+            tap[i] = (const float *)self->data + o * self->o_stride + row * self->tap_stride[0] +
+                     column * self->tap_stride[1];
+        }
+        ls_winograd()->weights(terms_of(self) + o * LS_WINOGRAD_TERMS * channels, channels, tap, channels);
+    }
+}
+
+/* From now on these are lines without gaps, of a kernel of so many taps. */
+static void weights_become(weights *self, const void *data, int64_t height, int64_t width)
+{
+    int64_t channels = self->operand->dim[1];
+    self->data = data;
+    self->o_stride = channels * height * width;
+    self->tap_stride[0] = channels * width;
+    self->tap_stride[1] = channels;
+    self->width = width;
+}
+
 static void weights_prepare(weights *self)
 {
     const ls_operand *w = self->operand;
-    if (self->ready) return;
-    ls_parallel_for(w->dim[0], 1 + 8192 / (1 + w->dim[1] * w->dim[2] * w->dim[3]), copy_weights, self);
-    self->data = self->copy;
-    self->o_stride = w->dim[1] * w->dim[2] * w->dim[3];
-    self->tap_stride[0] = w->dim[1] * w->dim[3];
-    self->tap_stride[1] = w->dim[1];
-    self->ready = true;
+    int64_t together = 1 + 8192 / (1 + w->dim[1] * w->dim[2] * w->dim[3]);
+    if (!self->ready) {
+        ls_parallel_for(w->dim[0], together, copy_weights, self);
+        weights_become(self, self->copy, w->dim[2], w->dim[3]);
+        self->ready = true;
+    }
+    if (self->terms && self->width != LS_WINOGRAD_SIDE) {
+        ls_parallel_for(w->dim[0], together, make_terms, self);
+        weights_become(self, terms_of(self), LS_WINOGRAD_SIDE, LS_WINOGRAD_SIDE);
+    }
 }
 
 /* Distinguishes packed forms of the same weights, besides what the engine knows. */
@@ -156,8 +206,8 @@ static void locate_weights(const ls_gemm_source *source, int64_t item, int64_t s
     (void)room;
     const conv_job *job = source->context;
     const weights *w = &job->weights;
-    int64_t width = job->conv->window.kernel[1], bytes = (int64_t)ls_dtype_size(source->dtype);
-    int64_t tap = segment * job->line_taps, at = tap / width * w->tap_stride[0] + tap % width * w->tap_stride[1];
+    int64_t tap = segment * job->line_taps, bytes = (int64_t)ls_dtype_size(source->dtype);
+    int64_t at = tap / w->width * w->tap_stride[0] + tap % w->width * w->tap_stride[1];
     for (int64_t i = 0; i < count; i++) line[i] = w->data + (at + (job->first_o + first + i) * w->o_stride) * bytes;
 }
 
@@ -247,6 +297,13 @@ void ls_conv_finish_sink(const ls_conv_finish *finish, const ls_conv *conv, cons
     sink->how.activation = finish->activation;
 }
 
+/* Are products of terms faster? */
+static bool by_terms(const ls_walk *walk, const ls_operand *w, const ls_gemm_kernel *kernel, int64_t channels,
+                     int64_t columns)
+{
+    return has_terms(w) && ls_conv_winograd_suits(walk, kernel, channels, columns);
+}
+
 /* ---- Operators --------------------------------------------------------------------------------------------------- */
 
 bool ls_conv_gathers(const ls_call *call)
@@ -254,9 +311,10 @@ bool ls_conv_gathers(const ls_call *call)
     const ls_operand *x = call->in[0];
     ls_conv conv = ls_conv_of(call, x, call->in[1], call->out[0]);
     const ls_gemm_kernel *kernel = ls_gemm_choose(conv.compute, -1, conv.group_o);
-    if (is_depthwise(&conv) || !kernel->in_place_finishes || ls_conv_pixels_space(x)) return false;
+    if (is_depthwise(&conv) || ls_conv_pixels_space(x)) return false;
     ls_walk over_x = ls_walk_forward(&conv, ls_pixels_of(x));
-    return ls_conv_direct_suits(&over_x, kernel, conv.group_c, conv.group_o);
+    if (by_terms(&over_x, call->in[1], kernel, conv.group_c, conv.group_o)) return true;
+    return kernel->in_place_finishes && ls_conv_direct_suits(&over_x, kernel, conv.group_c, conv.group_o);
 }
 
 size_t ls_conv_run_space(const ls_call *call)
@@ -280,15 +338,17 @@ ls_status ls_conv_run(const ls_call *call, const ls_conv_finish *finish, const l
     ls_walk over_x = ls_walk_forward(&conv, ls_conv_pixels(x, &space)), over_y = ls_walk_over(ls_pixels_of(y)),
             over_residual = {0};
     if (finish->residual) over_residual = ls_walk_over(ls_pixels_of(finish->residual));
-    bool direct = ls_conv_direct_suits(&over_x, kernel, conv.group_c, conv.group_o);
-    bool together = !direct && ls_conv_is_narrow(&conv);
+    bool winograd = by_terms(&over_x, w, kernel, conv.group_c, conv.group_o);
+    bool direct = !winograd && ls_conv_direct_suits(&over_x, kernel, conv.group_c, conv.group_o);
+    bool together = !winograd && !direct && ls_conv_is_narrow(&conv);
     int64_t taps = conv.window.kernel[0] * conv.window.kernel[1], line_taps = together ? taps : 1;
     if (direct && conv.group_c < kernel->kr && conv.window.dilation[1] == 1) line_taps = conv.window.kernel[1];
-    int64_t segments = taps / line_taps, length = conv.group_c * line_taps;
+    int64_t segments = winograd ? LS_WINOGRAD_TERMS : taps / line_taps, length = conv.group_c * line_taps;
     conv_job shared = {.conv = &conv,
                        .weights = weights_of(w, kernel, line_taps > 1, space.next),
                        .together = together,
                        .line_taps = line_taps};
+    shared.weights.terms = winograd;
     ls_status status = LS_OK;
     for (int64_t g = 0; g < conv.window.groups && status == LS_OK; g++) {
         shared.first_o = g * conv.group_o;
@@ -321,7 +381,8 @@ ls_status ls_conv_run(const ls_call *call, const ls_conv_finish *finish, const l
             of_group = (ls_conv_moments){moments->mean + shared.first_o, moments->m2 + shared.first_o, moments->only};
             how.moments = &of_group;
         }
-        if (direct) status = ls_conv_direct_run(&job, &how, why);
+        if (winograd) status = ls_conv_winograd_run(&job, &how, why);
+        else if (direct) status = ls_conv_direct_run(&job, &how, why);
         else status = ls_gemm_run(&job, why);
     }
     return status;
@@ -343,6 +404,19 @@ ls_status ls_cpu_conv2d(const ls_call *call, ls_message *why)
 {
     if (call->n_out > 1 && call->out[1]) return ls_conv_with_moments(call, why);
     return ls_conv_finished(call, &(ls_conv_finish){.bias = call->n_in > 2 ? call->in[2] : NULL}, why);
+}
+
+/* Dinput by terms: those of the taps in the order in which pixels of dy follow each other. */
+static void see_terms(conv_job *job)
+{
+    ls_phase *phase = &job->phase;
+    job->weights.terms = true;
+    for (int d = 0; d < 2; d++) {
+        job->weights.back[d] = phase->step[d] * phase->walk.tap_step[d] < 0;
+        phase->walk.taps[d] = LS_WINOGRAD_SIDE;
+        phase->first[d] = 0;
+        phase->step[d] = 1;
+    }
 }
 
 /* in: dy [N,O,OH,OW], w [O,C/g,KH,KW]  out: dx [N,C,H,W]
@@ -367,6 +441,8 @@ ls_status ls_cpu_conv2d_dinput(const ls_call *call, ls_message *why)
         shared.over = ls_walk_from_channel(shared.phase.walk, shared.first_o);
         shared.out =
             ls_walk_from_channel(ls_phase_points(&conv, to, &shared.phase, phase_h, phase_w), g * conv.group_c);
+        bool winograd = by_terms(&shared.over, w, kernel, conv.group_o, conv.group_c);
+        if (winograd) see_terms(&shared);
         int64_t taps = shared.phase.walk.taps[0] * shared.phase.walk.taps[1];
         if (!taps && conv.accumulate) continue;
         ls_gemm_job job = {
@@ -390,9 +466,10 @@ ls_status ls_cpu_conv2d_dinput(const ls_call *call, ls_message *why)
             .derived = w->derived,
             .key = weights_key(w, LS_OP_conv2d_dinput, shared.first_o, &shared.phase),
         };
-        if (ls_conv_direct_suits(&shared.over, kernel, conv.group_o, conv.group_c))
-            status = ls_conv_direct_run(
-                &job, &(ls_conv_direct){.walk = &shared.over, .channels = conv.group_o, .taps_in_line = 1}, why);
+        ls_conv_direct how = {.walk = &shared.over, .channels = conv.group_o, .taps_in_line = 1};
+        if (winograd) status = ls_conv_winograd_run(&job, &how, why);
+        else if (ls_conv_direct_suits(&shared.over, kernel, conv.group_o, conv.group_c))
+            status = ls_conv_direct_run(&job, &how, why);
         else status = ls_gemm_run(&job, why);
     }
     return status;

@@ -140,6 +140,11 @@ bool ls_conv_direct_suits(const ls_walk *walk, const ls_gemm_kernel *kernel, int
 bool ls_conv_direct_finishes(const ls_gemm_job *job);
 ls_status ls_conv_direct_run(ls_gemm_job *job, const ls_conv_direct *how, ls_message *why);
 
+/* conv_winograd.c: the same in f32, on every CPU, for 3 x 3 taps side by side: B of the job holds the terms of the
+ * weights (kernels/winograd.h), one segment of k each, where it would hold their taps. */
+bool ls_conv_winograd_suits(const ls_walk *walk, const ls_gemm_kernel *kernel, int64_t channels, int64_t columns);
+ls_status ls_conv_winograd_run(ls_gemm_job *job, const ls_conv_direct *how, ls_message *why);
+
 /* conv.c: the convolution of a call whose first operands are those of conv2d, finished. */
 ls_status ls_conv_finished(const ls_call *call, const ls_conv_finish *finish, ls_message *why);
 /* The same in memory of the caller, ls_conv_run_space() bytes, and with moments unless that is NULL; these only where

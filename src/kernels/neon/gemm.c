@@ -184,5 +184,6 @@ const ls_gemm_table ls_gemm_neon = {
     .bf16 = {&tall, &flat},
     .f16 = {&tall, &flat, &square},
     .finish_f32 = ls_gemm_finish_f32,
+    .moments_f32 = ls_gemm_moments_f32,
     .channelwise_f32 = ls_gemm_channelwise_f32,
 };

@@ -108,6 +108,21 @@ static double activate(ls_activation activation, double x)
 REFERENCE(float, LS_F32)
 REFERENCE(double, LS_F64)
 
+static void moments(const float *sums, int64_t ld, int64_t rows, int64_t n, ls_gemm_moments *found)
+{
+    for (int64_t i = 0; i < n; i++) {
+        float pivot = sums[i], sum = 0, squares = 0;
+        for (int64_t r = 0; r < rows; r++) {
+            float distance = sums[r * ld + i] - pivot;
+            sum += distance;
+            squares += distance * distance;
+        }
+        found->pivot[i] = pivot;
+        found->sum[i] = sum;
+        found->squares[i] = squares;
+    }
+}
+
 const ls_gemm_table ls_gemm_ref = {
     .f32 = {&kernel_float, &kernel_float},
     .f64 = {&kernel_double, &kernel_double},
@@ -115,6 +130,7 @@ const ls_gemm_table ls_gemm_ref = {
     .f16 = {&kernel_float, &kernel_float},
     .finish_f32 = finish_float,
     .finish_f64 = finish_double,
+    .moments_f32 = moments,
     .channelwise_f32 = channelwise_float,
     .channelwise_f64 = channelwise_double,
 };

@@ -1,0 +1,37 @@
+/* winograd.c - reference transforms of 3x3 convolutions. */
+#include "kernels/winograd.h"
+
+typedef float number;
+#include "kernels/winograd_math.h"
+
+static void pixels(float *term, int64_t distance, const float *const *pixel, int64_t n)
+{
+    for (int64_t c = 0; c < n; c++) {
+        float x[4][4];
+        for (int i = 0; i < 16; i++) x[i / 4][i % 4] = pixel[i][c];
+        transform_pixels(x);
+        for (int i = 0; i < 16; i++) term[i * distance + c] = x[i / 4][i % 4];
+    }
+}
+
+static void weights(float *term, int64_t distance, const float *const *tap, int64_t n)
+{
+    for (int64_t c = 0; c < n; c++) {
+        float w[3][3], to[4][4];
+        for (int i = 0; i < 9; i++) w[i / 3][i % 3] = tap[i][c];
+        transform_weights(w, to);
+        for (int i = 0; i < 16; i++) term[i * distance + c] = to[i / 4][i % 4];
+    }
+}
+
+static void points(float *const *point, const float *term, int64_t distance, int64_t n)
+{
+    for (int64_t c = 0; c < n; c++) {
+        float m[4][4], to[2][2];
+        for (int i = 0; i < 16; i++) m[i / 4][i % 4] = term[i * distance + c];
+        transform_products(m, to);
+        for (int i = 0; i < 4; i++) point[i][c] = to[i / 2][i % 2];
+    }
+}
+
+const ls_winograd_table ls_winograd_ref = {.pixels = pixels, .weights = weights, .points = points};

@@ -1,0 +1,54 @@
+/* winograd_math.h - the transforms of winograd.h for a number type `number` and one channel, or a vector of them. */
+
+/* Bt x B, in place. */
+static inline void transform_pixels(number x[4][4])
+{
+    for (int j = 0; j < 4; j++) {
+        number first = x[0][j] - x[2][j], second = x[1][j] + x[2][j], third = x[2][j] - x[1][j];
+        x[3][j] = x[1][j] - x[3][j];
+        x[0][j] = first;
+        x[1][j] = second;
+        x[2][j] = third;
+    }
+    for (int i = 0; i < 4; i++) {
+        number first = x[i][0] - x[i][2], second = x[i][1] + x[i][2], third = x[i][2] - x[i][1];
+        x[i][3] = x[i][1] - x[i][3];
+        x[i][0] = first;
+        x[i][1] = second;
+        x[i][2] = third;
+    }
+}
+
+/* G w Gt. */
+static inline void transform_weights(number w[3][3], number to[4][4])
+{
+    number half[4][3];
+    for (int j = 0; j < 3; j++) {
+        number outer = w[0][j] + w[2][j];
+        half[0][j] = w[0][j];
+        half[1][j] = (outer + w[1][j]) * 0.5f;
+        half[2][j] = (outer - w[1][j]) * 0.5f;
+        half[3][j] = w[2][j];
+    }
+    for (int i = 0; i < 4; i++) {
+        number outer = half[i][0] + half[i][2];
+        to[i][0] = half[i][0];
+        to[i][1] = (outer + half[i][1]) * 0.5f;
+        to[i][2] = (outer - half[i][1]) * 0.5f;
+        to[i][3] = half[i][2];
+    }
+}
+
+/* At m A. */
+static inline void transform_products(number m[4][4], number to[2][2])
+{
+    number half[2][4];
+    for (int j = 0; j < 4; j++) {
+        half[0][j] = m[0][j] + m[1][j] + m[2][j];
+        half[1][j] = m[1][j] - m[2][j] - m[3][j];
+    }
+    for (int i = 0; i < 2; i++) {
+        to[i][0] = half[i][0] + half[i][1] + half[i][2];
+        to[i][1] = half[i][1] - half[i][2] - half[i][3];
+    }
+}

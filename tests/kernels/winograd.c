@@ -1,0 +1,82 @@
+/* winograd.c - transforms of 3x3 convolutions: together they convolve, and every ISA gives the reference's bits. */
+#include "kernels/winograd.h"
+
+#include "base/rng.h"
+#include "check.h"
+#include "kernels/kernels.h"
+
+enum { MOST = 70, APART = MOST + 3 };
+
+static float noise(uint64_t seed, int i)
+{
+    return (float)(ls_philox(seed, (uint64_t)i).lane[0] & 0xffff) / 4096 - 8;
+}
+
+static void lines(float line[][MOST], const float **at, int count, uint64_t seed)
+{
+    for (int i = 0; i < count; i++) {
+        at[i] = line[i];
+        for (int c = 0; c < MOST; c++) line[i][c] = noise(seed + (uint64_t)i, c);
+    }
+}
+
+static void they_convolve(void)
+{
+    static float x[16][MOST], w[9][MOST], terms[16][APART], weights[16][APART], points[4][MOST];
+    const float *pixel[16], *tap[9];
+    float *point[4] = {points[0], points[1], points[2], points[3]};
+    lines(x, pixel, 16, 1);
+    lines(w, tap, 9, 2);
+    for (int n = 1; n <= MOST; n++) {
+        ls_winograd()->pixels(terms[0], APART, pixel, n);
+        ls_winograd()->weights(weights[0], APART, tap, n);
+        for (int i = 0; i < 16; i++)
+            for (int c = 0; c < n; c++) terms[i][c] *= weights[i][c];
+        ls_winograd()->points(point, terms[0], APART, n);
+        for (int c = 0; c < n; c++)
+            for (int p = 0; p < 4; p++) {
+                double sum = 0, size = 0;
+                for (int t = 0; t < 9; t++) {
+                    double product = (double)x[(p / 2 + t / 3) * 4 + p % 2 + t % 3][c] * (double)w[t][c];
+                    sum += product;
+                    size += fabs(product);
+                }
+                CHECK_MSG(fabs((double)points[p][c] - sum) <= 1e-6 * size, "n %d, channel %d, point %d: %g, not %g", n,
+                          c, p, (double)points[p][c], sum);
+            }
+    }
+}
+
+/* Not a number is written beyond the channels. */
+static void bits_are_those_of_the_reference(void)
+{
+    static float x[16][MOST], here[16][APART], there[16][APART];
+    const float *from[16];
+    lines(x, from, 16, 3);
+    for (int n = 1; n <= MOST; n++) {
+        float *to_here[] = {here[0], here[1], here[2], here[3]}, *to_there[] = {there[0], there[1], there[2], there[3]};
+        memset(here, 0xee, sizeof here);
+        memset(there, 0xee, sizeof there);
+        ls_winograd()->pixels(here[0], APART, from, n);
+        ls_winograd_ref.pixels(there[0], APART, from, n);
+        CHECK(memcmp(here, there, sizeof here) == 0);
+        ls_winograd()->weights(here[0], APART, from, n);
+        ls_winograd_ref.weights(there[0], APART, from, n);
+        CHECK(memcmp(here, there, sizeof here) == 0);
+        ls_winograd()->points(to_here, x[0], MOST, n);
+        ls_winograd_ref.points(to_there, x[0], MOST, n);
+        CHECK(memcmp(here, there, sizeof here) == 0);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) check_filter = argv[1];
+    for (int isa = 0; isa < LS_ISA_COUNT; isa++) {
+        if (!ls_isa_usable((ls_isa)isa)) continue;
+        ls_isa_cap((ls_isa)isa);
+        CHECK_RUN(they_convolve);
+        CHECK_RUN(bits_are_those_of_the_reference);
+    }
+    return check_done();
+}
