@@ -4,9 +4,10 @@
 #include "kernels/kernels.h"
 
 static ls_winograd_table tables[LS_ISA_COUNT];
-static const ls_family_field fields[] = {LS_FAMILY_FIELD(ls_winograd_table, pixels),
-                                         LS_FAMILY_FIELD(ls_winograd_table, weights),
-                                         LS_FAMILY_FIELD(ls_winograd_table, points)};
+static const ls_family_field fields[] = {
+    LS_FAMILY_FIELD(ls_winograd_table, pixels), LS_FAMILY_FIELD(ls_winograd_table, weights),
+    LS_FAMILY_FIELD(ls_winograd_table, points), LS_FAMILY_FIELD(ls_winograd_table, dpoints),
+    LS_FAMILY_FIELD(ls_winograd_table, dweights)};
 ls_family ls_family_winograd = {
     .name = "winograd",
     .fields = fields,

@@ -7,6 +7,8 @@
  *          0 -1  1  0             1/2 -1/2  1/2            0  1 -1 -1
  *          0  1  0 -1             0    0    1
  *
+ * The gradient of the weights, from that of y, needs as few:  dw = Gt [(A dy At) * (Bt x B)] G
+ *
  * In between, each of the 16 numbers of a tile is a vector of channels, and "*" a matrix product over them. Kernels
  * transform lines of n channels in f32. Every ISA adds in the same order: results are the same. */
 #ifndef LOCKSTEP_KERNELS_WINOGRAD_H
@@ -25,6 +27,10 @@ typedef struct ls_winograd_table {
     void (*weights)(float *term, int64_t distance, const float *const *tap, int64_t n);
     /* At m A: 4 lines of points of the terms of their products. */
     void (*points)(float *const *point, const float *term, int64_t distance, int64_t n);
+    /* A dy At: the terms of 4 lines of gradients of points. */
+    void (*dpoints)(float *term, int64_t distance, const float *const *dpoint, int64_t n);
+    /* Gt m G: 9 lines of gradients of taps, of the terms of sums of products. */
+    void (*dweights)(float *const *dtap, const float *term, int64_t distance, int64_t n);
 } ls_winograd_table;
 
 /* The table in use. */

@@ -52,3 +52,39 @@ static inline void transform_products(number m[4][4], number to[2][2])
         to[i][1] = half[i][1] - half[i][2] - half[i][3];
     }
 }
+
+/* A dy At. */
+static inline void transform_gradients(number dy[2][2], number to[4][4])
+{
+    number half[4][2];
+    for (int j = 0; j < 2; j++) {
+        half[0][j] = dy[0][j];
+        half[1][j] = dy[0][j] + dy[1][j];
+        half[2][j] = dy[0][j] - dy[1][j];
+        half[3][j] = -dy[1][j];
+    }
+    for (int i = 0; i < 4; i++) {
+        to[i][0] = half[i][0];
+        to[i][1] = half[i][0] + half[i][1];
+        to[i][2] = half[i][0] - half[i][1];
+        to[i][3] = -half[i][1];
+    }
+}
+
+/* Gt m G. */
+static inline void transform_sums(number m[4][4], number to[3][3])
+{
+    number half[3][4];
+    for (int j = 0; j < 4; j++) {
+        number outer = (m[1][j] + m[2][j]) * 0.5f;
+        half[0][j] = m[0][j] + outer;
+        half[1][j] = (m[1][j] - m[2][j]) * 0.5f;
+        half[2][j] = outer + m[3][j];
+    }
+    for (int i = 0; i < 3; i++) {
+        number outer = (half[i][1] + half[i][2]) * 0.5f;
+        to[i][0] = half[i][0] + outer;
+        to[i][1] = (half[i][1] - half[i][2]) * 0.5f;
+        to[i][2] = outer + half[i][3];
+    }
+}

@@ -47,6 +47,35 @@ static void they_convolve(void)
     }
 }
 
+/* Terms of pixels and of gradients of points add up to the gradients of the taps. */
+static void they_give_gradients_of_weights(void)
+{
+    static float x[16][MOST], dy[4][MOST], terms[16][APART], gradients[16][APART], taps[9][MOST];
+    const float *pixel[16], *dpoint[4];
+    float *tap[9];
+    for (int i = 0; i < 9; i++) tap[i] = taps[i];
+    lines(x, pixel, 16, 4);
+    lines(dy, dpoint, 4, 5);
+    for (int n = 1; n <= MOST; n++) {
+        ls_winograd()->pixels(terms[0], APART, pixel, n);
+        ls_winograd()->dpoints(gradients[0], APART, dpoint, n);
+        for (int i = 0; i < 16; i++)
+            for (int c = 0; c < n; c++) terms[i][c] *= gradients[i][c];
+        ls_winograd()->dweights(tap, terms[0], APART, n);
+        for (int c = 0; c < n; c++)
+            for (int t = 0; t < 9; t++) {
+                double sum = 0, size = 0;
+                for (int p = 0; p < 4; p++) {
+                    double product = (double)x[(p / 2 + t / 3) * 4 + p % 2 + t % 3][c] * (double)dy[p][c];
+                    sum += product;
+                    size += fabs(product);
+                }
+                CHECK_MSG(fabs((double)taps[t][c] - sum) <= 1e-5 * (1 + size), "n %d, channel %d, tap %d: %g, not %g",
+                          n, c, t, (double)taps[t][c], sum);
+            }
+    }
+}
+
 /* Not a number is written beyond the channels. */
 static void bits_are_those_of_the_reference(void)
 {
@@ -54,7 +83,8 @@ static void bits_are_those_of_the_reference(void)
     const float *from[16];
     lines(x, from, 16, 3);
     for (int n = 1; n <= MOST; n++) {
-        float *to_here[] = {here[0], here[1], here[2], here[3]}, *to_there[] = {there[0], there[1], there[2], there[3]};
+        float *to_here[9], *to_there[9];
+        for (int i = 0; i < 9; i++) to_here[i] = here[i], to_there[i] = there[i];
         memset(here, 0xee, sizeof here);
         memset(there, 0xee, sizeof there);
         ls_winograd()->pixels(here[0], APART, from, n);
@@ -63,8 +93,14 @@ static void bits_are_those_of_the_reference(void)
         ls_winograd()->weights(here[0], APART, from, n);
         ls_winograd_ref.weights(there[0], APART, from, n);
         CHECK(memcmp(here, there, sizeof here) == 0);
+        ls_winograd()->dpoints(here[0], APART, from, n);
+        ls_winograd_ref.dpoints(there[0], APART, from, n);
+        CHECK(memcmp(here, there, sizeof here) == 0);
         ls_winograd()->points(to_here, x[0], MOST, n);
         ls_winograd_ref.points(to_there, x[0], MOST, n);
+        CHECK(memcmp(here, there, sizeof here) == 0);
+        ls_winograd()->dweights(to_here, x[0], MOST, n);
+        ls_winograd_ref.dweights(to_there, x[0], MOST, n);
         CHECK(memcmp(here, there, sizeof here) == 0);
     }
 }
@@ -76,6 +112,7 @@ int main(int argc, char **argv)
         if (!ls_isa_usable((ls_isa)isa)) continue;
         ls_isa_cap((ls_isa)isa);
         CHECK_RUN(they_convolve);
+        CHECK_RUN(they_give_gradients_of_weights);
         CHECK_RUN(bits_are_those_of_the_reference);
     }
     return check_done();

@@ -143,6 +143,8 @@ ls_status ls_conv_direct_run(ls_gemm_job *job, const ls_conv_direct *how, ls_mes
 /* conv_winograd.c: the same in f32, on every CPU, for 3 x 3 taps side by side: B of the job holds the terms of the
  * weights (kernels/winograd.h), one segment of k each, where it would hold their taps. */
 bool ls_conv_winograd_suits(const ls_walk *walk, const ls_gemm_kernel *kernel, int64_t channels, int64_t columns);
+/* The tiles of the points of a walk: at a tile, tap i sees pixel i. */
+ls_walk ls_conv_winograd_tiles(const ls_walk *walk);
 ls_status ls_conv_winograd_run(ls_gemm_job *job, const ls_conv_direct *how, ls_message *why);
 
 /* conv.c: the convolution of a call whose first operands are those of conv2d, finished. */
@@ -200,6 +202,9 @@ static inline int64_t ls_dweight_first(const ls_dweight_sums *sums, int64_t at, 
 {
     return sums->within ? smaller(at, all - width) : at;
 }
+/* Store sums of each tap, `distance` elements apart, for output channel o and input channels [c, c + channels). */
+void ls_dweight_store(const ls_operand *dw, int64_t o, int64_t c, int64_t channels, const float *sums, int64_t distance,
+                      bool accumulate);
 /* Add up the parts in order and store dw, on all workers. */
 void ls_dweight_add(const ls_dweight_sums *sums);
 
@@ -212,6 +217,10 @@ ls_status ls_conv_dweight_points(const ls_conv *conv, ls_pixels dy, ls_pixels x,
  * and dw in f32. The first function says whether that is possible and wastes little. */
 bool ls_conv_dweight_by_taps(const ls_conv *conv, const ls_operand *dw);
 ls_status ls_conv_dweight_taps(const ls_conv *conv, ls_pixels dy, ls_pixels x, const ls_operand *dw, ls_message *why);
+
+/* conv_dweight_winograd.c: the gradient for the weight of 3 x 3 taps side by side in f32 by products of terms. */
+bool ls_conv_dweight_by_terms(const ls_conv *conv, const ls_call *call);
+ls_status ls_conv_dweight_terms(const ls_conv *conv, ls_pixels dy, ls_pixels x, const ls_operand *dw, ls_message *why);
 
 /* conv_depthwise.c: one channel per group on either side, pixel by pixel. Operands as in conv.c. */
 ls_status ls_conv_depthwise(const ls_call *call, const ls_conv *conv, const ls_conv_finish *finish, ls_message *why);

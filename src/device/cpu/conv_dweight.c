@@ -139,6 +139,10 @@ ls_status ls_conv_dweight(const ls_call *call, const ls_conv *conv, ls_message *
     if (!conv->group_c || !conv->group_o) return LS_OK;
     ls_conv_space space = {ls_scratch((ls_worker){0, 1}, 2, ls_conv_pixels_space(x) + ls_conv_pixels_space(dy))};
     if (!space.next) return ls_conv_out_of_memory(why);
+    if (ls_conv_dweight_by_terms(conv, call)) {
+        ls_pixels pixels = ls_conv_pixels(x, &space);
+        return ls_conv_dweight_terms(conv, ls_conv_pixels(dy, &space), pixels, dw, why);
+    }
     if (ls_conv_dweight_in_place(conv, call)) {
         ls_pixels pixels = ls_conv_pixels(x, &space);
         return ls_conv_dweight_points(conv, ls_conv_pixels(dy, &space), pixels, dw, why);

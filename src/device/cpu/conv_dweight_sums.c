@@ -56,12 +56,10 @@ float *ls_dweight_panel(const ls_dweight_sums *s, const ls_dweight_block *b, int
     return s->sums + (number * s->panels_o + panel_o) * panel_elements(s);
 }
 
-/* Store the sums of a panel of input channels for one output: the taps of an input channel side by side. */
-static void store_row(const ls_dweight_sums *s, const float *sums, int64_t o, int64_t c, int64_t channels)
+void ls_dweight_store(const ls_operand *dw, int64_t o, int64_t c, int64_t channels, const float *sums, int64_t distance,
+                      bool accumulate)
 {
-    const ls_operand *dw = s->dw;
-    int64_t distance = s->rows * s->columns, taps = s->taps, width = dw->dim[3];
-    bool accumulate = s->conv->accumulate;
+    int64_t width = dw->dim[3], taps = dw->dim[2] * width;
     float *to = (float *)dw->data + o * dw->stride[0] + c * dw->stride[1];
     if (dw->stride[3] == 1 && dw->stride[2] == width && dw->stride[1] == taps) {
         ls_conv_store_taps(to, sums, distance, channels, taps, accumulate);
@@ -87,7 +85,8 @@ static void add_panel(const ls_dweight_sums *s, ls_dweight_block b, int64_t pane
         const float *sums = (const float *)total + (skipped + row) * s->columns;
         for (int64_t c = 0; c < b.channels; c += s->columns, sums += s->taps * s->rows * s->columns) {
             int64_t at = b.first_c + c, before = at - ls_dweight_first(s, at, s->columns, s->conv->group_c);
-            store_row(s, sums + before, first + row, at, smaller(s->columns, b.channels - c));
+            ls_dweight_store(s->dw, first + row, at, smaller(s->columns, b.channels - c), sums + before,
+                             s->rows * s->columns, s->conv->accumulate);
         }
     }
 }

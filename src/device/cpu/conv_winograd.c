@@ -293,7 +293,7 @@ static void run_tasks(void *arg, ls_worker worker)
 
 /* ---- Planning ---------------------------------------------------------------------------------------------------- */
 
-static ls_walk tiles_of(const ls_walk *walk)
+ls_walk ls_conv_winograd_tiles(const ls_walk *walk)
 {
     ls_walk tiles = {.pixels = walk->pixels};
     for (int d = 0; d < 2; d++) {
@@ -363,7 +363,7 @@ ls_status ls_conv_winograd_run(ls_gemm_job *job, const ls_conv_direct *how, ls_m
     if (!job->m || !job->n) return LS_OK;
     winograd_plan plan = {.job = job,
                           .walk = how->walk,
-                          .tiles = tiles_of(how->walk),
+                          .tiles = ls_conv_winograd_tiles(how->walk),
                           .channels = how->channels,
                           .depth = job->k / TERMS,
                           .plain = is_plain(&job->sink) && !how->moments,

@@ -34,4 +34,25 @@ static void points(float *const *point, const float *term, int64_t distance, int
     }
 }
 
-const ls_winograd_table ls_winograd_ref = {.pixels = pixels, .weights = weights, .points = points};
+static void dpoints(float *term, int64_t distance, const float *const *dpoint, int64_t n)
+{
+    for (int64_t c = 0; c < n; c++) {
+        float dy[2][2], to[4][4];
+        for (int i = 0; i < 4; i++) dy[i / 2][i % 2] = dpoint[i][c];
+        transform_gradients(dy, to);
+        for (int i = 0; i < 16; i++) term[i * distance + c] = to[i / 4][i % 4];
+    }
+}
+
+static void dweights(float *const *dtap, const float *term, int64_t distance, int64_t n)
+{
+    for (int64_t c = 0; c < n; c++) {
+        float m[4][4], to[3][3];
+        for (int i = 0; i < 16; i++) m[i / 4][i % 4] = term[i * distance + c];
+        transform_sums(m, to);
+        for (int i = 0; i < 9; i++) dtap[i][c] = to[i / 3][i % 3];
+    }
+}
+
+const ls_winograd_table ls_winograd_ref = {
+    .pixels = pixels, .weights = weights, .points = points, .dpoints = dpoints, .dweights = dweights};
