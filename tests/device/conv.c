@@ -266,6 +266,56 @@ static void products_of_terms(void)
             }
 }
 
+/* All three results of a case, with so many workers. The caller frees them. */
+static void results_of(const conv_tensors *t, int workers, float *result[3])
+{
+    const conv_case *k = t->what;
+    const ls_operand *view[] = {&t->y.view, &t->x.view, &t->w.view};
+    static const ls_opcode ops[] = {LS_OP_conv2d, LS_OP_conv2d_dinput, LS_OP_conv2d_dweight};
+    ls_parallel_set_width(workers);
+    for (int which = 0; which < 3; which++) {
+        ls_operand out = *view[which];
+        out.data = result[which] = malloc((size_t)numel(&out) * sizeof(float));
+        ls_call call = {.op = ops[which], .n_in = which == 0 ? 3 : 2, .n_out = 1, .out = {&out}};
+        call.in[0] = which == 0 ? &t->x.view : &t->y.view;
+        call.in[1] = which == 2 ? &t->x.view : &t->w.view;
+        call.attrs.conv.window = (ls_window){{k->kernel[0], k->kernel[1]},
+                                             {k->stride[0], k->stride[1]},
+                                             {k->padding[0], k->padding[1]},
+                                             {k->dilation[0], k->dilation[1]},
+                                             k->groups};
+        run(&call);
+    }
+    ls_parallel_set_width(0);
+}
+
+/* Neither on the number of workers nor, but for the gradient of the weights, on the other images of a batch. */
+static void products_of_terms_do_not_depend_on_company(void)
+{
+    static const conv_case several = {5, 33, 70, 15, 17, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}};
+    conv_case last = several;
+    last.n = 1;
+    conv_tensors t = conv_new(&several, LS_F32, LS_F32, LS_F32, 0), of_last = t;
+    float *one[3], *four[3], *alone[3];
+    results_of(&t, 1, one);
+    results_of(&t, 4, four);
+    of_last.what = &last;
+    of_last.x.view.dim[0] = of_last.y.view.dim[0] = 1;
+    of_last.x.view.data = (float *)t.x.view.data + 4 * t.x.view.stride[0];
+    of_last.y.view.data = (float *)t.y.view.data + 4 * t.y.view.stride[0];
+    results_of(&of_last, 1, alone);
+    const ls_operand *view[] = {&t.y.view, &t.x.view, &t.w.view};
+    for (int which = 0; which < 3; which++) {
+        size_t image = (size_t)view[which]->stride[0] * sizeof(float);
+        CHECK(memcmp(one[which], four[which], (size_t)numel(view[which]) * sizeof(float)) == 0);
+        if (which < 2) CHECK(memcmp(one[which] + 4 * view[which]->stride[0], alone[which], image) == 0);
+        free(one[which]);
+        free(four[which]);
+        free(alone[which]);
+    }
+    conv_free(&t);
+}
+
 /* Weights from pixels in place: parts of the points, chunks of a part, blocks of weights, and channels that are not
  * whole panels, each of which counts once. */
 static void weights_from_pixels_in_place(void)
@@ -382,6 +432,7 @@ int main(int argc, char **argv)
     CHECK_RUN_ISAS_SLOW(larger_images);
     CHECK_RUN_ISAS_SLOW(pixels_in_place);
     CHECK_RUN_ISAS(products_of_terms);
+    CHECK_RUN_ISAS(products_of_terms_do_not_depend_on_company);
     CHECK_RUN_ISAS(weights_from_pixels_in_place);
     CHECK_RUN_ISAS(nan_in_scratch_memory_is_not_seen);
     CHECK_RUN_ISAS_SLOW(weights_by_phases);
