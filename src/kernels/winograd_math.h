@@ -1,16 +1,24 @@
-/* winograd_math.h - the transforms of winograd.h for a number type `number` and one channel, or a vector of them. */
+/* winograd_math.h - the transforms of winograd.h for a number type `number` and one channel, or a vector of them.
+ * EACH(i, n): a loop whose numbers stay in registers. */
+#if defined(__clang__)
+#define EACH(i, n) _Pragma("clang loop unroll(full)") for (int i = 0; i < (n); i++)
+#else
+#define EACH(i, n) _Pragma("GCC unroll 16") for (int i = 0; i < (n); i++)
+#endif
 
 /* Bt x B, in place. */
 static inline void transform_pixels(number x[4][4])
 {
-    for (int j = 0; j < 4; j++) {
+    EACH(j, 4)
+    {
         number first = x[0][j] - x[2][j], second = x[1][j] + x[2][j], third = x[2][j] - x[1][j];
         x[3][j] = x[1][j] - x[3][j];
         x[0][j] = first;
         x[1][j] = second;
         x[2][j] = third;
     }
-    for (int i = 0; i < 4; i++) {
+    EACH(i, 4)
+    {
         number first = x[i][0] - x[i][2], second = x[i][1] + x[i][2], third = x[i][2] - x[i][1];
         x[i][3] = x[i][1] - x[i][3];
         x[i][0] = first;
@@ -23,14 +31,16 @@ static inline void transform_pixels(number x[4][4])
 static inline void transform_weights(number w[3][3], number to[4][4])
 {
     number half[4][3];
-    for (int j = 0; j < 3; j++) {
+    EACH(j, 3)
+    {
         number outer = w[0][j] + w[2][j];
         half[0][j] = w[0][j];
         half[1][j] = (outer + w[1][j]) * 0.5f;
         half[2][j] = (outer - w[1][j]) * 0.5f;
         half[3][j] = w[2][j];
     }
-    for (int i = 0; i < 4; i++) {
+    EACH(i, 4)
+    {
         number outer = half[i][0] + half[i][2];
         to[i][0] = half[i][0];
         to[i][1] = (outer + half[i][1]) * 0.5f;
@@ -43,11 +53,13 @@ static inline void transform_weights(number w[3][3], number to[4][4])
 static inline void transform_products(number m[4][4], number to[2][2])
 {
     number half[2][4];
-    for (int j = 0; j < 4; j++) {
+    EACH(j, 4)
+    {
         half[0][j] = m[0][j] + m[1][j] + m[2][j];
         half[1][j] = m[1][j] - m[2][j] - m[3][j];
     }
-    for (int i = 0; i < 2; i++) {
+    EACH(i, 2)
+    {
         to[i][0] = half[i][0] + half[i][1] + half[i][2];
         to[i][1] = half[i][1] - half[i][2] - half[i][3];
     }
@@ -57,13 +69,15 @@ static inline void transform_products(number m[4][4], number to[2][2])
 static inline void transform_gradients(number dy[2][2], number to[4][4])
 {
     number half[4][2];
-    for (int j = 0; j < 2; j++) {
+    EACH(j, 2)
+    {
         half[0][j] = dy[0][j];
         half[1][j] = dy[0][j] + dy[1][j];
         half[2][j] = dy[0][j] - dy[1][j];
         half[3][j] = -dy[1][j];
     }
-    for (int i = 0; i < 4; i++) {
+    EACH(i, 4)
+    {
         to[i][0] = half[i][0];
         to[i][1] = half[i][0] + half[i][1];
         to[i][2] = half[i][0] - half[i][1];
@@ -75,13 +89,15 @@ static inline void transform_gradients(number dy[2][2], number to[4][4])
 static inline void transform_sums(number m[4][4], number to[3][3])
 {
     number half[3][4];
-    for (int j = 0; j < 4; j++) {
+    EACH(j, 4)
+    {
         number outer = (m[1][j] + m[2][j]) * 0.5f;
         half[0][j] = m[0][j] + outer;
         half[1][j] = (m[1][j] - m[2][j]) * 0.5f;
         half[2][j] = outer + m[3][j];
     }
-    for (int i = 0; i < 3; i++) {
+    EACH(i, 3)
+    {
         number outer = (half[i][1] + half[i][2]) * 0.5f;
         to[i][0] = half[i][0] + outer;
         to[i][1] = (half[i][1] - half[i][2]) * 0.5f;

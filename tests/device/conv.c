@@ -1,5 +1,6 @@
 /* conv.c - conv2d and its gradients against plain loops in double: strides, padding, dilation, groups, depthwise, both
  * memory orders of images and weights, all types, every ISA, one worker and two; and packed weights. */
+#include "base/config.h"
 #include "base/memory.h"
 #include "operands.h"
 
@@ -316,6 +317,30 @@ static void products_of_terms_do_not_depend_on_company(void)
     conv_free(&t);
 }
 
+/* Tap by tap, a kernel that copies pixels copies their bits, large ones beside small ones too. */
+static void products_of_terms_can_be_turned_off(void)
+{
+    static const conv_case copying = {1, 32, 32, 6, 6, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}};
+    conv_tensors t = conv_new(&copying, LS_F32, LS_F32, LS_F32, 0);
+    float *result[3];
+    for (int64_t i = 0; i < numel(&t.x.view); i++) set_at(&t.x.view, i, i % 7 ? 1e-3 + 1e-6 * (double)i : 1e6);
+    for (int64_t i = 0; i < numel(&t.w.view); i++) set_at(&t.w.view, i, 0);
+    for (int64_t c = 0; c < copying.c; c++) set_at(&t.w.view, offset_at(&t.w.view, c, c, 1, 1), 1);
+    for (int off = 0; off < 2; off++) {
+        ls_parallel_stop();
+        if (off) setenv("LOCKSTEP_WINOGRAD", "0", 1);
+        else unsetenv("LOCKSTEP_WINOGRAD");
+        ls_config_reload();
+        results_of(&t, 2, result);
+        CHECK((memcmp(result[0], t.x.view.data, (size_t)numel(&t.x.view) * sizeof(float)) == 0) == off);
+        for (int i = 0; i < 3; i++) free(result[i]);
+    }
+    unsetenv("LOCKSTEP_WINOGRAD");
+    ls_parallel_stop();
+    ls_config_reload();
+    conv_free(&t);
+}
+
 /* Weights from pixels in place: parts of the points, chunks of a part, blocks of weights, and channels that are not
  * whole panels, each of which counts once. */
 static void weights_from_pixels_in_place(void)
@@ -433,6 +458,7 @@ int main(int argc, char **argv)
     CHECK_RUN_ISAS_SLOW(pixels_in_place);
     CHECK_RUN_ISAS(products_of_terms);
     CHECK_RUN_ISAS(products_of_terms_do_not_depend_on_company);
+    CHECK_RUN(products_of_terms_can_be_turned_off);
     CHECK_RUN_ISAS(weights_from_pixels_in_place);
     CHECK_RUN_ISAS(nan_in_scratch_memory_is_not_seen);
     CHECK_RUN_ISAS_SLOW(weights_by_phases);

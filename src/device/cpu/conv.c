@@ -148,16 +148,22 @@ static void weights_prepare(weights *self)
     }
 }
 
+/* Two small numbers in one; strides may be negative. */
+static int64_t pair(int64_t a, int64_t b)
+{
+    return (int64_t)((uint64_t)a << 32 | (uint32_t)b);
+}
+
 /* Distinguishes packed forms of the same weights, besides what the engine knows. */
 static ls_gemm_key weights_key(const ls_operand *w, int purpose, int64_t first_o, const ls_phase *phase)
 {
     ls_gemm_key key = {{0}};
-    int64_t words[] = {purpose, w->stride[0], w->stride[1], w->stride[2] << 32 | w->stride[3], first_o};
+    int64_t words[] = {purpose, w->stride[0], w->stride[1], pair(w->stride[2], w->stride[3]), first_o};
     memcpy(key.word + 8, words, sizeof words);
     if (phase) {
-        key.word[13] = phase->first[0] << 32 | phase->first[1];
-        key.word[14] = phase->step[0] << 32 | phase->step[1];
-        key.word[15] = phase->walk.taps[0] << 32 | phase->walk.taps[1];
+        key.word[13] = pair(phase->first[0], phase->first[1]);
+        key.word[14] = pair(phase->step[0], phase->step[1]);
+        key.word[15] = pair(phase->walk.taps[0], phase->walk.taps[1]);
     }
     return key;
 }

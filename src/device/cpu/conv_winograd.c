@@ -9,10 +9,12 @@
  * all 16 products, then the points that they add up to. Terms of weights are B of the job: k of the job is 16 segments
  * of C, each padded to the kernel's kr. A point depends on its tile alone, so results do not depend on the cut.
  *
- * Points are as exact as those of a sum over taps, within a small factor: terms are sums of four pixels. But numbers
- * that are not finite reach all points of a tile. */
+ * Terms are sums of four pixels, which are rounded as their largest is: so errors are those of a sum over taps relative
+ * to the largest products of a tile, not to each, and a small number beside a large one may be lost. Numbers beyond
+ * 8e37 may overflow, and an infinity may become NaN; a NaN reaches just the points that see it. */
 #include "device/cpu/conv.h"
 
+#include "base/config.h"
 #include "base/parallel.h"
 #include "kernels/winograd.h"
 
@@ -308,6 +310,7 @@ ls_walk ls_conv_winograd_tiles(const ls_walk *walk)
 
 bool ls_conv_winograd_suits(const ls_walk *walk, const ls_gemm_kernel *kernel, int64_t channels, int64_t columns)
 {
+    if (!ls_config_switch(LS_SETTING_WINOGRAD)) return false;
     double use = 1;
     for (int d = 0; d < 2; d++) {
         bool near = walk->tap_step[d] == 1 || walk->tap_step[d] == -1;

@@ -8,9 +8,9 @@ static void pixels(float *term, int64_t distance, const float *const *pixel, int
 {
     for (int64_t c = 0; c < n; c++) {
         float x[4][4];
-        for (int i = 0; i < 16; i++) x[i / 4][i % 4] = pixel[i][c];
+        EACH(i, 16) x[i / 4][i % 4] = pixel[i][c];
         transform_pixels(x);
-        for (int i = 0; i < 16; i++) term[i * distance + c] = x[i / 4][i % 4];
+        EACH(i, 16) term[i * distance + c] = x[i / 4][i % 4];
     }
 }
 
@@ -18,9 +18,9 @@ static void weights(float *term, int64_t distance, const float *const *tap, int6
 {
     for (int64_t c = 0; c < n; c++) {
         float w[3][3], to[4][4];
-        for (int i = 0; i < 9; i++) w[i / 3][i % 3] = tap[i][c];
+        EACH(i, 9) w[i / 3][i % 3] = tap[i][c];
         transform_weights(w, to);
-        for (int i = 0; i < 16; i++) term[i * distance + c] = to[i / 4][i % 4];
+        EACH(i, 16) term[i * distance + c] = to[i / 4][i % 4];
     }
 }
 
@@ -28,9 +28,9 @@ static void points(float *const *point, const float *term, int64_t distance, int
 {
     for (int64_t c = 0; c < n; c++) {
         float m[4][4], to[2][2];
-        for (int i = 0; i < 16; i++) m[i / 4][i % 4] = term[i * distance + c];
+        EACH(i, 16) m[i / 4][i % 4] = term[i * distance + c];
         transform_products(m, to);
-        for (int i = 0; i < 4; i++) point[i][c] = to[i / 2][i % 2];
+        EACH(i, 4) point[i][c] = to[i / 2][i % 2];
     }
 }
 
@@ -38,9 +38,9 @@ static void dpoints(float *term, int64_t distance, const float *const *dpoint, i
 {
     for (int64_t c = 0; c < n; c++) {
         float dy[2][2], to[4][4];
-        for (int i = 0; i < 4; i++) dy[i / 2][i % 2] = dpoint[i][c];
+        EACH(i, 4) dy[i / 2][i % 2] = dpoint[i][c];
         transform_gradients(dy, to);
-        for (int i = 0; i < 16; i++) term[i * distance + c] = to[i / 4][i % 4];
+        EACH(i, 16) term[i * distance + c] = to[i / 4][i % 4];
     }
 }
 
@@ -48,9 +48,9 @@ static void dweights(float *const *dtap, const float *term, int64_t distance, in
 {
     for (int64_t c = 0; c < n; c++) {
         float m[4][4], to[3][3];
-        for (int i = 0; i < 16; i++) m[i / 4][i % 4] = term[i * distance + c];
+        EACH(i, 16) m[i / 4][i % 4] = term[i * distance + c];
         transform_sums(m, to);
-        for (int i = 0; i < 9; i++) dtap[i][c] = to[i / 3][i % 3];
+        EACH(i, 9) dtap[i][c] = to[i / 3][i % 3];
     }
 }
 
