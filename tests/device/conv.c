@@ -100,6 +100,17 @@ static void add_product(void *arg, int64_t x, int64_t w, int64_t y)
     e->size[at] += fabs(term);
 }
 
+static ls_window window_of(const conv_case *k)
+{
+    return (ls_window){{k->kernel[0], k->kernel[1]},
+                       {k->stride[0], k->stride[1]},
+                       {k->padding[0], k->padding[1]},
+                       {k->dilation[0], k->dilation[1]},
+                       k->groups};
+}
+
+static const ls_opcode ops[] = {LS_OP_conv2d, LS_OP_conv2d_dinput, LS_OP_conv2d_dweight};
+
 static void check_conv(conv_tensors *t, int which, ls_dtype compute, bool accumulate, bool has_bias)
 {
     const ls_operand *out = which == 0 ? &t->y.view : which == 1 ? &t->x.view : &t->w.view;
@@ -117,18 +128,13 @@ static void check_conv(conv_tensors *t, int which, ls_dtype compute, bool accumu
         e.sum[i] += bias;
         e.size[i] += fabs(bias);
     }
-    static const ls_opcode ops[] = {LS_OP_conv2d, LS_OP_conv2d_dinput, LS_OP_conv2d_dweight};
     const conv_case *k = t->what;
     ls_call call = {.op = ops[which],
                     .n_in = which == 0 ? 3 : 2,
                     .n_out = 1,
                     .in = {first, second, has_bias ? &t->bias.view : NULL},
                     .out = {out}};
-    call.attrs.conv.window = (ls_window){{k->kernel[0], k->kernel[1]},
-                                         {k->stride[0], k->stride[1]},
-                                         {k->padding[0], k->padding[1]},
-                                         {k->dilation[0], k->dilation[1]},
-                                         k->groups};
+    call.attrs.conv.window = window_of(k);
     call.attrs.conv.accumulate = accumulate;
     call.attrs.conv.compute = compute;
     run(&call);
@@ -272,7 +278,6 @@ static void results_of(const conv_tensors *t, int workers, float *result[3])
 {
     const conv_case *k = t->what;
     const ls_operand *view[] = {&t->y.view, &t->x.view, &t->w.view};
-    static const ls_opcode ops[] = {LS_OP_conv2d, LS_OP_conv2d_dinput, LS_OP_conv2d_dweight};
     ls_parallel_set_width(workers);
     for (int which = 0; which < 3; which++) {
         ls_operand out = *view[which];
@@ -280,11 +285,7 @@ static void results_of(const conv_tensors *t, int workers, float *result[3])
         ls_call call = {.op = ops[which], .n_in = which == 0 ? 3 : 2, .n_out = 1, .out = {&out}};
         call.in[0] = which == 0 ? &t->x.view : &t->y.view;
         call.in[1] = which == 2 ? &t->x.view : &t->w.view;
-        call.attrs.conv.window = (ls_window){{k->kernel[0], k->kernel[1]},
-                                             {k->stride[0], k->stride[1]},
-                                             {k->padding[0], k->padding[1]},
-                                             {k->dilation[0], k->dilation[1]},
-                                             k->groups};
+        call.attrs.conv.window = window_of(k);
         run(&call);
     }
     ls_parallel_set_width(0);

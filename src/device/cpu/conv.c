@@ -33,7 +33,7 @@ typedef struct weights {
     int64_t width; /* taps of a row */
     bool ready;
     bool terms;
-    bool back[2]; /* terms of taps in reverse order, along either side */
+    bool back; /* terms of taps in reverse order */
 } weights;
 
 static weights weights_of(const ls_operand *w, const ls_gemm_kernel *kernel, bool together, void *copy)
@@ -114,9 +114,9 @@ static void make_terms(void *arg, int64_t begin, int64_t end)
     const float *tap[9];
     for (int64_t o = begin; o < end; o++) {
         for (int i = 0; i < 9; i++) {
-            int64_t row = self->back[0] ? 2 - i / 3 : i / 3, column = self->back[1] ? 2 - i % 3 : i % 3;
-            tap[i] = (const float *)self->data + o * self->o_stride + row * self->tap_stride[0] +
-                     column * self->tap_stride[1];
+            int seen = self->back ? 8 - i : i;
+            tap[i] = (const float *)self->data + o * self->o_stride + seen / 3 * self->tap_stride[0] +
+                     seen % 3 * self->tap_stride[1];
         }
         ls_winograd()->weights(terms_of(self) + o * LS_WINOGRAD_TERMS * channels, channels, tap, channels);
     }
@@ -412,13 +412,12 @@ ls_status ls_cpu_conv2d(const ls_call *call, ls_message *why)
     return ls_conv_finished(call, &(ls_conv_finish){.bias = call->n_in > 2 ? call->in[2] : NULL}, why);
 }
 
-/* Dinput by terms: those of the taps in the order in which pixels of dy follow each other. */
+/* Dinput by terms: taps see pixels of dy from the last to the first, terms in their order. */
 static void see_terms(conv_job *job)
 {
     ls_phase *phase = &job->phase;
-    job->weights.terms = true;
+    job->weights.terms = job->weights.back = true;
     for (int d = 0; d < 2; d++) {
-        job->weights.back[d] = phase->step[d] * phase->walk.tap_step[d] < 0;
         phase->walk.taps[d] = LS_WINOGRAD_SIDE;
         phase->first[d] = 0;
         phase->step[d] = 1;

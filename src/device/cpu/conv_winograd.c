@@ -38,7 +38,7 @@ typedef struct winograd_plan {
     const float *b; /* panels of the weights */
     int64_t b_stride;
     int64_t channels, depth;     /* of a pixel; padded for the kernel */
-    int64_t block, rows;         /* tiles of a task, padded for the kernel */
+    int64_t block;               /* tiles of a task: whole panels or tiles of the kernel */
     int64_t strip;               /* columns */
     int64_t parts, part_columns; /* of the columns: tasks for the same tiles */
     int64_t tasks;
@@ -52,13 +52,13 @@ typedef struct winograd_plan {
 } winograd_plan;
 
 typedef struct winograd_task {
-    float *pixels;      /* [TERMS][rows, depth], or panels of that */
-    float *products;    /* [TERMS][rows, strip] */
+    float *pixels;      /* [TERMS][block, depth], or panels of that */
+    float *products;    /* [TERMS][block, strip] */
     float *chunk;       /* [TERMS][rows of a panel, CHUNK], to be packed */
     float *sums;        /* [points, strip], unless plain */
     float *nowhere;     /* [strip], for points that do not exist */
     const void **pixel; /* [TERMS][block] */
-    void **row;         /* [rows] of a term of the products */
+    void **row;         /* [block] of a term of the products */
     /* Of each point, four of a tile: where it is stored, NULL if it does not exist; and the residual. */
     void **out, **pre;
     /* The same of points that exist. */
@@ -98,7 +98,7 @@ static void transform_rows(const winograd_plan *plan, const winograd_task *task,
         for (int i = 0; gap && i < TERMS; i++)
             memset(row + i * plan->pixel_distance + plan->channels, 0, (size_t)gap * sizeof *row);
     }
-    size_t beyond = (size_t)((plan->rows - count) * plan->depth) * sizeof(float);
+    size_t beyond = (size_t)((plan->block - count) * plan->depth) * sizeof(float);
     for (int i = 0; i < TERMS; i++) memset(task->pixels + i * plan->pixel_distance + count * plan->depth, 0, beyond);
 }
 
@@ -129,7 +129,7 @@ static void multiply_in_place(const winograd_plan *plan, const winograd_task *ta
                               const ls_gemm_panels *b, int64_t columns)
 {
     const ls_gemm_kernel *kernel = plan->job->kernel;
-    for (int64_t r = 0; r < plan->rows; r++)
+    for (int64_t r = 0; r < plan->block; r++)
         task->row[r] = r < count ? task->products + i * plan->product_distance + r * plan->strip : NULL;
     ls_gemm_rows a = {.first = task->pixels + i * plan->pixel_distance,
                       .stride = plan->depth * (int64_t)sizeof(float),
@@ -251,7 +251,7 @@ static int64_t lay_out(const winograd_plan *plan, char *memory, winograd_task *t
     task->sums = take(&memory, &bytes, plan->plain ? 0 : points * plan->strip * number);
     task->nowhere = take(&memory, &bytes, plan->strip * number);
     task->pixel = take(&memory, &bytes, TERMS * plan->block * pointer);
-    task->row = take(&memory, &bytes, plan->rows * pointer);
+    task->row = take(&memory, &bytes, plan->block * pointer);
     void ***lists[] = {&task->out, &task->pre, &task->valid, &task->valid_pre, &task->shifted, &task->shifted_pre};
     for (int i = 0; i < 6; i++) *lists[i] = take(&memory, &bytes, points * pointer);
     return bytes;
@@ -328,16 +328,15 @@ static void cut_tasks(winograd_plan *plan, int64_t workers)
     int64_t number = sizeof(float), n = plan->job->n;
     plan->block = larger(2 * mr, PIXEL_BYTES / (TERMS * plan->depth * number) / mr * mr);
     plan->block = smaller(plan->block, ls_gemm_round_up(plan->count, mr));
-    plan->rows = plan->block;
-    int64_t strip = smaller(STRIP_BYTES / (TERMS * plan->rows * number), LS_GEMM_MAX_WIDTH);
+    int64_t strip = smaller(STRIP_BYTES / (TERMS * plan->block * number), LS_GEMM_MAX_WIDTH);
     plan->strip = larger(nr, strip / nr * nr);
     int64_t blocks = ceil_div(plan->count, plan->block), wanted = 1;
     if (workers > 1 && blocks < TASKS_PER_WORKER * workers) wanted = ceil_div(TASKS_PER_WORKER * workers, blocks);
     plan->part_columns = larger(plan->strip, ls_gemm_round_up(ceil_div(n, wanted), plan->strip));
     plan->parts = ceil_div(n, plan->part_columns);
     plan->tasks = blocks * plan->parts;
-    plan->pixel_distance = plan->rows * plan->depth + APART;
-    plan->product_distance = plan->rows * plan->strip + APART;
+    plan->pixel_distance = plan->block * plan->depth + APART;
+    plan->product_distance = plan->block * plan->strip + APART;
 }
 
 /* Is the result just the sums, in f32? */
