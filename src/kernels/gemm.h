@@ -61,6 +61,9 @@ typedef struct ls_gemm_moments {
 typedef struct ls_gemm_panels {
     const void *first;
     int64_t count, stride;
+    /* (optional) Panels do not stay in L2: each is worth fetching while the one before is used. And this one, which the
+     * next call probably begins with. */
+    const void *next;
 } ls_gemm_panels;
 
 /* Where the first `columns` sums of row i of a product are stored: `offset` bytes after row[i], as f32 or rounded to
@@ -68,6 +71,7 @@ typedef struct ls_gemm_panels {
 typedef struct ls_gemm_targets {
     void *const *row;
     bool scattered; /* rows do not follow each other in memory: a CPU does not foresee where the next one is stored */
+    bool far;       /* nor are they in L2: worth fetching */
     int64_t offset;
     int64_t columns;
     ls_dtype dtype; /* LS_DTYPE_NONE: nothing is stored; row[i] only says whether the row counts */

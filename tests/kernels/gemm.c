@@ -108,7 +108,7 @@ static void channelwise_products(void)
 
 /* ---- rows in place ----------------------------------------------------------------------------------------------- */
 
-enum { TILES = 3, PANELS = 3, DEEP = 300, MOST_ROWS = 64, GROUP = 3 };
+enum { TILES = 4, PANELS = 3, DEEP = 300, MOST_ROWS = 64, GROUP = 3 };
 
 /* C [TILES * in_place_rows, columns of PANELS panels, the last one not whole] = A B, with A in place. */
 typedef struct in_place_product {
@@ -176,6 +176,7 @@ static void in_place_run(const in_place_product *p, const ls_gemm_targets *to)
                       .rest = p->rest,
                       .ahead = {(const char *)p->a, 100}};
     ls_gemm_panels b = {.first = p->panels, .count = PANELS, .stride = p->kernel->b.width * p->k};
+    if (to->far) b.next = p->panels;
     p->kernel->in_place(TILES, &a, &b, to);
 }
 
@@ -212,6 +213,7 @@ static void rows_in_place(void)
         ls_gemm_targets to = {.row = p.row,
                               .columns = p.columns,
                               .dtype = LS_F32,
+                              .far = variant % 3 == 0,
                               .stream = stream,
                               .residual = added ? p.residual_row : NULL,
                               .moments = gathered ? moments : NULL};

@@ -29,6 +29,7 @@
 #define LEAST_PANELS 4          /* of the weights, per task with its own points */
 #define PANEL_BYTES (448 << 10) /* of the weights, at most: read from L2 for every tile */
 #define PASS_BYTES (1 << 20)    /* of panels that all points of a task pass together: they stay in L2 */
+#define NEAR_BYTES (1 << 20)    /* of a result that is in L2 when it is written, if it was used before */
 #define CACHE_LINE 64
 #define TASKS_PER_WORKER 4
 #define MOMENTS_TASKS 8 /* least, if points allow, where moments are gathered: the same with any number of workers */
@@ -281,12 +282,17 @@ static void finish_panel(const direct_plan *plan, const direct_task *task, int64
                         sink->pre ? task->shifted_residual : NULL);
 }
 
+static int64_t result_bytes(const ls_gemm_job *job)
+{
+    return job->m * job->n * (int64_t)ls_dtype_size(job->sink.how.out_dtype);
+}
+
 /* Is the result so large that it leaves the caches before it is read, and do its rows start on cache lines? Not where
  * it is added to what is there: that has just been read, and a store that bypasses the caches would drive it out. */
 static bool may_stream(const direct_plan *plan, const direct_task *task)
 {
     const ls_gemm_job *job = plan->job;
-    int64_t bytes = job->m * job->n * (int64_t)ls_dtype_size(job->sink.how.out_dtype);
+    int64_t bytes = result_bytes(job);
     int64_t from = job->kernel->blocks ? job->kernel->blocks->in_place_stream_bytes : 0;
     if (!from || bytes < from || job->sink.how.accumulate) return false;
     uintptr_t any = 0;
@@ -319,6 +325,7 @@ static ls_gemm_targets targets_of(const direct_plan *plan, direct_task *task)
         to.dtype = sink->how.out_dtype;
         to.scattered = rows_scattered(plan, task);
         to.stream = may_stream(plan, task);
+        to.far = result_bytes(plan->job) > NEAR_BYTES;
         to.relu = sink->how.activation == LS_ACT_RELU;
         if (sink->how.accumulate) to.residual = to.row;
         else if (sink->pre) to.residual = task->residual;
@@ -347,6 +354,11 @@ static int64_t columns_at_once(const direct_plan *plan, bool apart)
     return ls_gemm_round_up(ceil_div(all, ceil_div(all, panels * width)), 2 * width);
 }
 
+static const char *panel_at(const direct_plan *plan, int64_t column)
+{
+    return plan->b + column / plan->job->kernel->b.width * plan->b_stride * plan->bytes;
+}
+
 static void multiply(const direct_plan *plan, direct_task *task, int64_t part)
 {
     const ls_gemm_job *job = plan->job;
@@ -366,6 +378,7 @@ static void multiply(const direct_plan *plan, direct_task *task, int64_t part)
         to.moments = task->found;
     }
     int64_t at_once = columns_at_once(plan, apart);
+    bool far = job->n * job->k * plan->bytes > PASS_BYTES;
     for (int64_t column = part * plan->part_columns; column < end; column += at_once) {
         to.columns = smaller(at_once, end - column);
         if (to.dtype != LS_DTYPE_NONE && !apart) {
@@ -373,9 +386,9 @@ static void multiply(const direct_plan *plan, direct_task *task, int64_t part)
             if (job->sink.bias) to.bias = (const float *)job->sink.bias + column;
             if (job->sink.how.scale_after) to.scale = to.bias + job->sink.how.scale_after;
         }
-        ls_gemm_panels b = {.first = plan->b + column / kernel->b.width * plan->b_stride * plan->bytes,
-                            .count = ceil_div(to.columns, kernel->b.width),
-                            .stride = plan->b_stride};
+        ls_gemm_panels b = {
+            .first = panel_at(plan, column), .count = ceil_div(to.columns, kernel->b.width), .stride = plan->b_stride};
+        if (far) b.next = panel_at(plan, column + at_once < end ? column + at_once : part * plan->part_columns);
         a.ahead = task->ahead;
         a.ahead.lines = ceil_div(task->ahead.lines, ceil_div(end - column, at_once));
         if (a.ahead.at) task->ahead.at += a.ahead.lines * CACHE_LINE;
