@@ -121,6 +121,7 @@ typedef struct ls_gemm_halves {
 /* How products are cut into blocks for the caches of the CPUs that a kernel is made for (device/cpu/gemm.c). */
 typedef struct ls_gemm_blocks {
     int64_t rows;         /* of a block of A, at most */
+    int64_t own_rows;     /* of one where each task packs its part of B; 0: some 100 */
     int64_t block_bytes;  /* of that block, packed: stays in L2 while all panels of B pass */
     int64_t depth_bytes;  /* of a row of that block, at most */
     int64_t panel_bytes;  /* of a panel of B that stays in L1 */

@@ -571,7 +571,7 @@ static void plan_with_packing(gemm_plan *plan, int64_t workers, int64_t kc, int6
     if (workers > 1) cut_evenly(job, parts, workers, unit, &rows, &columns);
     plan->task_rows = ls_gemm_round_up(ceil_div(job->m, rows), mr);
     plan->task_columns = ls_gemm_round_up(ceil_div(job->n, columns), unit);
-    plan->mc = even_part(plan->task_rows, ROWS, mr);
+    plan->mc = even_part(plan->task_rows, larger(ROWS, blocks_of(job->kernel)->own_rows), mr);
     int64_t nc = keeps_sums ? PARTIAL_COLUMNS : plan->task_columns;
     if (plan->task_rows <= 2 * ROWS) { /* few rows use each block of B: it should fit into L2 */
         nc = larger(FEW_ROWS_COLUMNS, plan->strip);

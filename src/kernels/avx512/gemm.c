@@ -5,6 +5,7 @@
  * weights come from further away less often and sums are put aside less often. */
 static const ls_gemm_blocks large = {
     .rows = 192,
+    .own_rows = 384,
     .block_bytes = INT64_MAX,
     .depth_bytes = 3072,
     .panel_bytes = 96 << 10,
