@@ -115,19 +115,17 @@ static void check_conv(conv_tensors *t, int which, ls_dtype compute, bool accumu
 {
     const ls_operand *out = which == 0 ? &t->y.view : which == 1 ? &t->x.view : &t->w.view;
     const ls_operand *first = which == 0 ? &t->x.view : &t->y.view, *second = which == 2 ? &t->x.view : &t->w.view;
-    int64_t n = out->dim[0] * out->dim[1] * out->dim[2] * out->dim[3];
+    int64_t count = out->dim[0] * out->dim[1] * out->dim[2] * out->dim[3], n = count ? 1 : 0;
+    for (int d = 0; d < 4 && count; d++) n += (out->dim[d] - 1) * out->stride[d]; /* with gaps, which must not change */
     expectation e = {t, which, calloc((size_t)n + 1, sizeof(double)), calloc((size_t)n + 1, sizeof(double))};
-    for (int64_t i = 0; i < n; i++) {
-        if (accumulate) e.sum[i] = get_at(out, i);
-        e.size[i] = 1 + fabs(e.sum[i]);
+    for (int64_t i = 0; i < n; i++) e.sum[i] = get_at(out, i);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t at = offset_of(out, i), o = i / (out->dim[2] * out->dim[3]) % out->dim[1];
+        if (!accumulate) e.sum[at] = 0;
+        if (has_bias) e.sum[at] += get_at(&t->bias.view, o * t->bias.view.stride[0]);
+        e.size[at] = 1 + fabs(e.sum[at]);
     }
     each_product(t, add_product, &e);
-    for (int64_t i = 0; i < n && has_bias; i++) {
-        int64_t o = out->stride[1] == 1 ? i % out->dim[1] : i / out->stride[1] % out->dim[1];
-        double bias = get_at(&t->bias.view, o * t->bias.view.stride[0]);
-        e.sum[i] += bias;
-        e.size[i] += fabs(bias);
-    }
     const conv_case *k = t->what;
     ls_call call = {.op = ops[which],
                     .n_in = which == 0 ? 3 : 2,
@@ -399,6 +397,38 @@ static void weights_by_phases(void)
         }
 }
 
+/* Images of one row that are cut out of longer ones: the next one does not follow. */
+static void images_of_one_row_with_gaps(void)
+{
+    static const conv_case row = {3, 40, 36, 1, 8, 1, {1, 1}, {1, 1}, {0, 0}, {1, 1}};
+    for (int variant = 0; variant < 12; variant++) {
+        ls_dtype type = variant & 1 ? LS_BF16 : LS_F32;
+        conv_tensors t = conv_new(&row, type, LS_F32, type, 2);
+        operand *wide = variant & 2 ? &t.y : &t.x;
+        int64_t channels = wide->view.dim[1];
+        operand_free(wide);
+        *wide = operand_coarse(type, LS_SHAPE(row.n, channels, row.h, row.w + 1), nhwc, 1);
+        wide->view.dim[3] = row.w;
+        check_conv(&t, variant / 4, type, false, false);
+        wide->view.dim[3] = row.w + 1;
+        conv_free(&t);
+    }
+}
+
+/* One pixel that stands for all. */
+static void images_of_the_same_pixel(void)
+{
+    static const conv_case same = {2, 40, 33, 5, 6, 1, {1, 1}, {1, 1}, {0, 0}, {1, 1}};
+    for (int which = 0; which < 3; which += 2) {
+        conv_tensors t = conv_new(&same, LS_F32, LS_F32, LS_F32, 2);
+        ls_operand all = t.x.view;
+        for (int d = 0; d < 4; d++) t.x.view.stride[d] = d == 1;
+        check_conv(&t, which, LS_F32, false, false);
+        t.x.view = all;
+        conv_free(&t);
+    }
+}
+
 /* Nothing is read after the last channel of the last group. */
 static void groups_end_with_the_image(void)
 {
@@ -463,6 +493,8 @@ int main(int argc, char **argv)
     CHECK_RUN_ISAS(weights_from_pixels_in_place);
     CHECK_RUN_ISAS(nan_in_scratch_memory_is_not_seen);
     CHECK_RUN_ISAS_SLOW(weights_by_phases);
+    CHECK_RUN_ISAS(images_of_one_row_with_gaps);
+    CHECK_RUN_ISAS(images_of_the_same_pixel);
     CHECK_RUN_ISAS(groups_end_with_the_image);
     CHECK_RUN_ISAS(gradients_of_weights_end_with_the_images);
     CHECK_RUN_ISAS(packed_weights);

@@ -148,7 +148,7 @@ static void weights_prepare(weights *self)
     }
 }
 
-/* Two small numbers in one; strides may be negative. */
+/* Two small numbers in one. */
 static int64_t pair(int64_t a, int64_t b)
 {
     return (int64_t)((uint64_t)a << 32 | (uint32_t)b);

@@ -550,10 +550,11 @@ static void list_slices(direct_plan *plan, int64_t taps_in_line)
                 plan->offset[n++] = plan->copied ? tap_offset(plan, i, j) + number * plan->bytes : number * plan->bytes;
 }
 
+/* Also where pixels are the same one, or overlap: a kernel's rows are apart. */
 static bool needs_copy(const ls_walk *walk, const ls_gemm_kernel *kernel, int64_t channels)
 {
     const ls_pixels *p = &walk->pixels;
-    return !ls_walk_is_even(walk) || p->dtype != kernel->panel || channels % kernel->kr;
+    return !ls_walk_is_even(walk) || p->pixel < channels || p->dtype != kernel->panel || channels % kernel->kr;
 }
 
 /* Where the image, or the copy of it, begins. */

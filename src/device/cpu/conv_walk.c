@@ -264,7 +264,8 @@ bool ls_walk_is_even(const ls_walk *walk)
     bool once = walk->taps[0] == 1 && walk->taps[1] == 1 && walk->origin[0] == 0 && walk->origin[1] == 0 &&
                 walk->stride[0] == 1 && walk->stride[1] == 1 && walk->grid[0] == p->size[0] &&
                 walk->grid[1] == p->size[1];
-    return once && (p->row == p->size[1] * p->pixel || p->size[0] == 1) && p->item == p->size[0] * p->row;
+    int64_t row = p->size[1] * p->pixel;
+    return once && (p->row == row || p->size[0] == 1) && p->item == p->size[0] * row;
 }
 
 bool ls_conv_is_narrow(const ls_conv *conv)
