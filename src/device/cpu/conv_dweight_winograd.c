@@ -254,7 +254,7 @@ static void pack_sides(terms_plan *plan)
         plan->side[s].together = smaller(plan->side[s].panels, larger(1, BLOCK_CHANNELS / plan->side[s].width));
 }
 
-/* Equal chunks of `most` tiles or fewer. */
+/* Chunks of whole slices, as equal as can be. */
 static void cut_chunks(terms_plan *plan)
 {
     int64_t tile = bytes_of(plan->conv->group_o + plan->conv->group_c);
