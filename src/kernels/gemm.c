@@ -8,9 +8,9 @@
 
 #include <string.h>
 
-#define CHUNK 128       /* elements of a line packed at a time */
-#define STRIP 96        /* columns packed side by side: whole cache lines, but few panels, since they share sets; */
-#define LONG_SLICE 1024 /* but many if slices have as many bytes: memory is read fastest in the order of addresses */
+#define CHUNK 128      /* elements of a line packed at a time */
+#define STRIP 96       /* columns packed side by side: whole cache lines, but few panels, since they share sets; */
+#define LONG_SLICE 192 /* but many if slices have as many bytes: memory is read fastest in the order of addresses */
 
 static const double zeros[CHUNK];
 

@@ -3,8 +3,8 @@
  *
  *     terms of dw [16][O, C] = sum over tiles of  terms of dy [16][tile, O]^T  .  terms of x [16][tile, C]
  *
- * All workers together transform the tiles of a chunk, slice by slice; then they multiply it, term by term, and add that
- * to the sums of the chunks before. In the end terms become taps. The order of sums depends on sizes only.
+ * All workers together transform the tiles of a chunk, slice by slice; then they multiply it, term by term, and add
+ * that to the sums of the chunks before. In the end terms become taps. The order of sums depends on sizes only.
  *
  * Where a CPU sums over points in place, terms are lines of channels like the images themselves. Elsewhere they are
  * packed into panels. */
