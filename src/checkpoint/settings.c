@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/config.h"
 #include "base/denormals.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -108,6 +109,8 @@ static void list_run(const walk *w)
     setting(w, CONTINUES, "mixed_precision", "%s", type_name(begun->precision));
     if (begun->epochs) setting(w, CONTINUES, "epochs", "%lld", (long long)begun->epochs);
     setting(w, CONTINUES, "flush_denormals", "%s", yes_no(ls_denormals_flushed()));
+    setting(w, CONTINUES, "LOCKSTEP_WINOGRAD", "%s", yes_no(ls_config_switch(LS_SETTING_WINOGRAD)));
+    setting(w, CONTINUES, "LOCKSTEP_CUDA_TF32", "%s", yes_no(ls_config_switch(LS_SETTING_CUDA_TF32)));
     setting(w, CONTINUES, "accumulate_across_epochs", "%s", yes_no(run->step->accumulation.across_epochs));
     setting(w, CONTINUES, "schedule_policy", "%s", policies[run->step->schedule_policy]);
     setting(w, CONTINUES, "split_batches", "%s", yes_no(run->step->share.split_batches));

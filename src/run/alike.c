@@ -33,6 +33,8 @@ static const struct {
     {"gradient_compression", AS_TYPE},
     {"bucket_cap_mb", AS_NUMBER},
     {"flush_denormals", AS_YES_NO},
+    {"LOCKSTEP_WINOGRAD", AS_YES_NO},
+    {"LOCKSTEP_CUDA_TF32", AS_YES_NO},
     {"resume_from_checkpoint", AS_YES_NO}, /* hosts may use different names for one folder */
     {"LOCKSTEP_PROFILE", AS_YES_NO},       /* likewise */
 };
@@ -54,6 +56,8 @@ ls_terms ls_terms_of(const ls_run *run)
         begun->compression,
         (uint64_t)session->bucket_cap_mb,
         ls_denormals_flushed(),
+        ls_config_switch(LS_SETTING_WINOGRAD),
+        ls_config_switch(LS_SETTING_CUDA_TF32),
         session->resume != NULL,
         ls_config_text(LS_SETTING_PROFILE)[0] != '\0',
     }};

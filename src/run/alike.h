@@ -4,7 +4,7 @@
 
 #include "run/session.h"
 
-enum { LS_TERMS = 14 };
+enum { LS_TERMS = 16 };
 
 /* The effective options of ls_init() that change results, and settings that add collective calls. */
 typedef struct ls_terms {

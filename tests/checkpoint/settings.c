@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include "base/capture.h"
+#include "base/config.h"
 #include "check.h"
 #include "checkpoint/points.h"
 #include "data/datasets/dataset.h"
@@ -27,6 +28,7 @@ typedef struct variant {
     bool once;                                  /* each sample at most once */
     uint64_t loader_seed, split_seed;           /* 0: the run's, no split */
     uint64_t contents;                          /* of the samples; 0: unknown */
+    const char *variable, *value;               /* of the environment, when it is resumed */
 } variant;
 
 static const variant usual = {.init = {ls_init_opts_defaults},
@@ -213,6 +215,8 @@ static variant changed;
 
 static int resume_changed(void)
 {
+    if (changed.variable) setenv(changed.variable, changed.value, 1);
+    ls_config_reload();
     training t = start(changed, "latest");
     record r = {0};
     train(&t, &r, NULL, NEVER);
@@ -288,6 +292,10 @@ static void other_settings_are_named(void)
     seeds.loader_seed = 7;
     CHECK(!strstr(said_between(usual, seeds), "warning")); /* what is refused does not go on with anything */
     CHANGE(v.init.flush_denormals = true, SAVED "flush_denormals: no; this run continues with yes\n");
+    CHANGE((v.variable = "LOCKSTEP_WINOGRAD", v.value = "0"),
+           SAVED "LOCKSTEP_WINOGRAD: yes; this run continues with no\n");
+    CHANGE((v.variable = "LOCKSTEP_CUDA_TF32", v.value = "1"),
+           SAVED "LOCKSTEP_CUDA_TF32: no; this run continues with yes\n");
     CHANGE(v.evaluating = true,
            SAVED "parts in evaluation at the beginning: none, which is restored; this program's value has "
                  "no effect: 3\n");

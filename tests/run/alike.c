@@ -32,7 +32,7 @@ static const option options[] = {
 };
 
 /* Both ranks, `variable` set for the second one; `words` has what each was told. Returns how many failed. */
-static int init_two_with(const char *variable, const ls_init_opts opts[2], char words[2][1024])
+static int init_two_with(const char *variable, const char *value, const ls_init_opts opts[2], char words[2][1024])
 {
     int port = find_port(), failed = 0;
     pid_t pids[2];
@@ -41,7 +41,7 @@ static int init_two_with(const char *variable, const ls_init_opts opts[2], char 
         pids[r] = fork();
         if (pids[r]) continue;
         fclose(stderr);
-        if (variable && r == 1) setenv(variable, "alike", 1);
+        if (variable && r == 1) setenv(variable, value, 1);
         be_rank(r, "127.0.0.1", port);
         ls_run *run = ls_init_sized(NULL, NULL, &opts[r], sizeof *opts);
         ls_wait_for_everyone(run);
@@ -58,7 +58,7 @@ static int init_two_with(const char *variable, const ls_init_opts opts[2], char 
 
 static int init_two(const ls_init_opts opts[2], char words[2][1024])
 {
-    return init_two_with(NULL, opts, words);
+    return init_two_with(NULL, NULL, opts, words);
 }
 
 static void options_that_differ_are_refused(void)
@@ -75,14 +75,20 @@ static void options_that_differ_are_refused(void)
     munmap(words, 2 * sizeof *words);
 }
 
-/* Processes with a profile agree on its folder: they would wait for those without. */
-static void a_profile_of_some_processes_is_refused(void)
+/* Processes with a profile agree on its folder: they would wait for those without. The others change numbers. */
+static void variables_of_some_processes_are_refused(void)
 {
+    static const char *const variables[][3] = {
+        {"LOCKSTEP_PROFILE", "alike", "LOCKSTEP_PROFILE is no in process 0, but yes in process 1"},
+        {"LOCKSTEP_WINOGRAD", "0", "LOCKSTEP_WINOGRAD is yes in process 0, but no in process 1"},
+        {"LOCKSTEP_CUDA_TF32", "1", "LOCKSTEP_CUDA_TF32 is no in process 0, but yes in process 1"}};
     char(*words)[1024] = mmap(NULL, 2 * sizeof *words, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ls_init_opts opts[2] = {{ls_init_opts_defaults}, {ls_init_opts_defaults}};
-    const char *want = "LOCKSTEP_PROFILE is no in process 0, but yes in process 1";
-    int failed = init_two_with("LOCKSTEP_PROFILE", opts, words);
-    CHECK_MSG(failed == 2 && strstr(words[0], want) && strstr(words[1], want), "\"%s\" \"%s\"", words[0], words[1]);
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
+        const char *want = variables[i][2];
+        int failed = init_two_with(variables[i][0], variables[i][1], opts, words);
+        CHECK_MSG(failed == 2 && strstr(words[0], want) && strstr(words[1], want), "\"%s\" \"%s\"", words[0], words[1]);
+    }
     munmap(words, 2 * sizeof *words);
 }
 
@@ -202,7 +208,7 @@ int main(int argc, char **argv)
 {
     check_filter = argc > 1 ? argv[1] : NULL;
     CHECK_RUN_FORK(options_that_differ_are_refused);
-    CHECK_RUN_FORK(a_profile_of_some_processes_is_refused);
+    CHECK_RUN_FORK(variables_of_some_processes_are_refused);
     CHECK_RUN_FORK(the_default_and_its_value_are_the_same);
     CHECK_RUN_FORK(objects_that_differ_are_refused);
     CHECK_RUN_FORK(what_was_prepared_before_is_not_compared_again);
