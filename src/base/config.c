@@ -107,9 +107,13 @@ static void report_mistakes(void)
         [LS_SETTING_KIND_TEXT] = "a shorter text",
     };
     for (int i = 0; i < LS_SETTING_COUNT_OF; i++) {
-        if (values[i].refused) {
-            ls_log_of_job(LS_LOG_WARN, "%s must be %s; ignored", values[i].name, wanted[rows[i].kind]);
-        }
+        if (!values[i].refused) continue;
+        const char *name = values[i].name, *what = wanted[rows[i].kind], *given = given_as(name);
+        if (rows[i].kind == LS_SETTING_KIND_TEXT) /* too long to be shown, and it may be a secret */
+            ls_log_of_job(LS_LOG_WARN, "%s must be %s; the default is used", name, what);
+        else
+            ls_log_of_job(LS_LOG_WARN, "%s must be %s, not \"%.40s\"; the default, %s, is used", name, what,
+                          given ? given : "", rows[i].fallback);
     }
     for (char **entry = environ; entry && *entry; entry++) {
         size_t name_length = strcspn(*entry, "=");

@@ -17,7 +17,8 @@
                "keep threads on CPUs of their own: yes, no, auto (while no other program uses them)")                  \
     LS_SETTING(ISA, TEXT, "", "highest instruction set CPU kernels may use, e.g. ref, neon, avx2 (empty: the best)")   \
     LS_SETTING(FLUSH_DENORMALS, SWITCH, "0", "treat numbers too small for full precision as zero: faster")             \
-    LS_SETTING(WINOGRAD, SWITCH, "1", "let 3x3 convolutions in f32 on CPUs take fewer products: faster, less exact")   \
+    LS_SETTING(WINOGRAD, SWITCH, "1",                                                                                  \
+               "let 3x3 convolutions in f32 on CPUs take fewer products: faster; see docs/env.md")                     \
     LS_SETTING(LOG, TEXT, "", "least severe message shown: error, warn, info or debug (empty: warn, programs info)")   \
     LS_SETTING(LOG_TIME, SWITCH, "0", "put date and time in front of every message")                                   \
     LS_SETTING(FAIL_ALLOC, COUNT, "0", "make the n-th request for system memory fail (0: none)")                       \
