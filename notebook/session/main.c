@@ -23,7 +23,7 @@
 /* Cells call functions without a session among their arguments, and signals belong to the process: hence globals. */
 static int kernel_socket = -1;
 static pid_t session_process; /* this one, unless a cell has forked */
-static volatile sig_atomic_t interrupted;
+static volatile sig_atomic_t interrupted, passed_on;
 
 /* Is this a process that the running cell has forked? */
 static bool is_copy(void)
@@ -107,13 +107,21 @@ void ls_notebook_size(const char *name, size_t count)
 /* ---- Interrupts ---- */
 
 /* A training loop learns of it from ls_should_stop(), which listens to SIGUSR1 once it was asked. */
+void interrupt_pass_on(void)
+{
+    struct sigaction listening;
+    if (!interrupted || passed_on || sigaction(SIGUSR1, NULL, &listening) != 0) return;
+    if (listening.sa_handler == SIG_DFL || listening.sa_handler == SIG_IGN) return;
+    passed_on = 1;
+    raise(SIGUSR1);
+}
+
 static void on_interrupt(int number)
 {
     (void)number;
     interrupted = 1;
-    struct sigaction listening;
-    if (sigaction(SIGUSR1, NULL, &listening) == 0 && listening.sa_handler != SIG_DFL && listening.sa_handler != SIG_IGN)
-        raise(SIGUSR1);
+    passed_on = 0;
+    interrupt_pass_on();
 }
 
 bool ls_notebook_interrupted(void)

@@ -1,7 +1,7 @@
 /* runs.c - the runs that cells have begun. An error stays in its run until ls_finish() tells it; in a notebook that may
  * be many cells later, so the cell that caused it fails with it.
  *
- * Two functions are in the place of the library's: calls of cells find these first. */
+ * Three functions are in the place of the library's: calls of cells find these first. */
 #include <lockstep/notebook.h>
 
 #include <dlfcn.h>
@@ -44,6 +44,17 @@ ls_run *ls_init_sized(int *argc, char ***argv, const ls_init_opts *opts, size_t 
     if (run && place == run_count && run_count < MOST_RUNS) runs[run_count++].run = run;
     if (place < run_count) runs[place].told = false;
     return run;
+}
+
+/* An interrupt that comes before the first question is the answer to the second. */
+bool ls_should_stop(ls_run *run)
+{
+    bool (*should_stop)(ls_run *);
+    void *symbol = dlsym(RTLD_NEXT, "ls_should_stop");
+    memcpy(&should_stop, &symbol, sizeof should_stop);
+    bool stops = should_stop(run);
+    interrupt_pass_on();
+    return stops;
 }
 
 int ls_finish(ls_run *run)

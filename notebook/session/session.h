@@ -42,6 +42,9 @@ LS_PRINTF(2, 3) void failure_note(const char *kind, const char *format, ...);
 const char *failure_kind(void);
 const char *failure_words(void);
 
+/* Let ls_should_stop() know of an interrupt that came before it was asked for the first time. */
+void interrupt_pass_on(void);
+
 /* Note the errors that the cell has caused in runs. */
 void runs_note_errors(void);
 

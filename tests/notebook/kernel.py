@@ -541,6 +541,17 @@ class Sessions(unittest.TestCase):
         self.notebook.run(loop % 7)
         self.assertEqual(self.notebook.run("steps").result(), "7")
 
+    def test_a_training_loop_is_stopped_before_it_begins(self):
+        self.notebook.run("%reset") # nobody has asked ls_should_stop() yet
+        begun = self.notebook.begin('ls_run *run = ls_init(NULL, NULL); int steps = 0;\nprintf("runs\\n");\n'
+                                    'while (!ls_notebook_interrupted()) usleep(1000);\n'
+                                    'while (!ls_should_stop(run) && steps < 1000) steps++;\nls_finish(run);')
+        while self.notebook.next(begun)[0] != "stream":
+            pass
+        self.notebook.manager.interrupt_kernel()
+        self.assertEqual(self.notebook.finish(begun).status, "ok")
+        self.assertEqual(self.notebook.run("steps").result(), "1")
+
     def test_a_function_is_launched_from_a_cell(self):
         run = self.notebook.run
         run('int train(void *user) { ls_run *run = ls_init(NULL, NULL); printf("rank %d of %d: %d\\n", ls_rank(run),'
