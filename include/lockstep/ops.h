@@ -190,7 +190,8 @@ typedef struct ls_conv2d_opts {
     .stride = 1, .dilation = 1, .groups = 1, .stride_hw = {LS_AUTO, LS_AUTO}, .padding_hw = {LS_AUTO, LS_AUTO},        \
     .dilation_hw = {LS_AUTO, LS_AUTO}
 
-/* x [N,C,H,W], weight [O,C/groups,KH,KW], bias [O] (optional) */
+/* x [N,C,H,W], weight [O,C/groups,KH,KW], bias [O] (optional). On CPUs, 3x3 in f32 may be computed with fewer products,
+ * and other roundings: LOCKSTEP_WINOGRAD in docs/env.md. */
 #define ls_conv2d(x, weight, ...) LS_CALL_3(ls_conv2d, ls_conv2d_opts, x, weight, __VA_ARGS__, )
 LS_API ls_tensor *ls_conv2d_sized(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, const ls_conv2d_opts *opts,
                                   size_t opts_size);
