@@ -71,7 +71,7 @@ typedef struct ls_gemm_panels {
 typedef struct ls_gemm_targets {
     void *const *row;
     bool scattered; /* rows do not follow each other in memory: a CPU does not foresee where the next one is stored */
-    bool far;       /* so large that it is not in L2 yet: worth fetching */
+    bool far;       /* so large that it is not close yet: worth fetching */
     int64_t offset;
     int64_t columns;
     ls_dtype dtype; /* LS_DTYPE_NONE: nothing is stored; row[i] only says whether the row counts */
@@ -121,11 +121,13 @@ typedef struct ls_gemm_halves {
 /* How products are cut into blocks for the caches of the CPUs that a kernel is made for (device/cpu/gemm.c). */
 typedef struct ls_gemm_blocks {
     int64_t rows;         /* of a block of A, at most */
-    int64_t own_rows;     /* of one where each task packs its part of B; 0: some 100 */
     int64_t block_bytes;  /* of that block, packed: stays in L2 while all panels of B pass */
     int64_t depth_bytes;  /* of a row of that block, at most */
     int64_t panel_bytes;  /* of a panel of B that stays in L1 */
     int64_t cut_bytes;    /* of that block and its partial sums, if k is cut */
+    /* Where each task packs its part of B: rows of a block, bytes of one of them, and rows of a task that keeps sums of
+     * all of them while k is cut; at most. Zeros: some 100, what a panel has, some 800. */
+    int64_t own_rows, own_depth_bytes, own_task_rows;
     int64_t strip;        /* columns of C finished together, roughly */
     int64_t tasks;        /* per worker to aim for; columns are cut if rows give fewer */
     int64_t shared_bytes; /* of B up to which all workers pack it together once, instead of each its own part */
@@ -163,6 +165,9 @@ typedef struct ls_gemm_kernel {
     int in_place_rows;        /* of such a tile */
     int in_place_run;         /* rows that may begin anywhere, together; 0: none */
     bool in_place_finishes;   /* it can do more with sums than store them */
+    /* (optional) The same with tiles of in_place_run rows. */
+    void (*in_place_few)(int64_t count, const ls_gemm_rows *a, const ls_gemm_panels *b, const ls_gemm_targets *to);
+
     /* (optional) Columns of tiles: sums as in `tile`, and rounded to bf16. */
     ls_gemm_column_fn *column, *column_bf16;
     bool column_finishes;         /* column_bf16 can do more with sums than round them */

@@ -110,9 +110,11 @@ static void channelwise_products(void)
 
 enum { TILES = 4, PANELS = 3, DEEP = 300, MOST_ROWS = 64, GROUP = 3 };
 
-/* C [TILES * in_place_rows, columns of PANELS panels, the last one not whole] = A B, with A in place. */
+/* C [TILES * in_place_rows, columns of PANELS panels, the last one not whole] = A B, with A in place. Tiles of a few
+ * have in_place_run rows. */
 typedef struct in_place_product {
     const ls_gemm_kernel *kernel;
+    bool few;
     int64_t rows, columns, k, pitch; /* pitch: numbers from row to row of C, and of A */
     int64_t rest;                    /* of the last slice of every group in B, then zeros; 0: all of it */
     float *a, *b, *c, *residual, *panels;
@@ -126,10 +128,10 @@ static float *numbers_new(int64_t n)
     return numbers;
 }
 
-static in_place_product in_place_new(const ls_gemm_kernel *kernel, int64_t slices, bool border, int64_t rest)
+static in_place_product in_place_new(const ls_gemm_kernel *kernel, bool few, int64_t slices, bool border, int64_t rest)
 {
-    in_place_product p = {.kernel = kernel, .rows = TILES * kernel->in_place_rows, .k = slices * kernel->kr};
-    p.rest = rest;
+    in_place_product p = {.kernel = kernel, .few = few, .k = slices * kernel->kr, .rest = rest};
+    p.rows = TILES * (few ? kernel->in_place_run : kernel->in_place_rows);
     p.columns = PANELS * kernel->b.width - 3;
     p.pitch = ls_gemm_round_up(p.columns > p.k ? p.columns : p.k, 16);
     p.a = numbers_new(p.rows * p.pitch);
@@ -177,7 +179,7 @@ static void in_place_run(const in_place_product *p, const ls_gemm_targets *to)
                       .ahead = {(const char *)p->a, 100}};
     ls_gemm_panels b = {.first = p->panels, .count = PANELS, .stride = p->kernel->b.width * p->k};
     if (to->far) b.next = p->panels;
-    p->kernel->in_place(TILES, &a, &b, to);
+    (p->few ? p->kernel->in_place_few : p->kernel->in_place)(TILES, &a, &b, to);
 }
 
 static void check_moments(const in_place_product *p, const ls_gemm_moments *moments)
@@ -198,17 +200,18 @@ static void check_moments(const in_place_product *p, const ls_gemm_moments *mome
 }
 
 /* Few and many slices: panels and rows first; with and without rows that do not count; all ways to take sums; groups of
- * slices that end early. */
+ * slices that end early; tiles of few rows. */
 static void rows_in_place(void)
 {
-    for (int variant = 0; variant < 128; variant++) {
+    for (int variant = 0; variant < 256; variant++) {
         const ls_gemm_kernel *kernel = ls_gemm_kernels(LS_F32)[variant & 1];
         if (!kernel || !kernel->in_place || kernel->panel != LS_F32) continue;
-        bool stream = variant & 8, added = variant & 16, gathered = variant & 32;
+        bool stream = variant & 8, added = variant & 16, gathered = variant & 32, few = variant & 128;
+        if (few && !kernel->in_place_few) continue;
         if ((added || gathered) && !kernel->in_place_finishes) continue;
         int64_t rest = variant & 64 ? 1 + variant / 2 % (kernel->kr - 1) : 0;
         int64_t slices = variant & 2 ? DEEP / kernel->kr / GROUP * GROUP : GROUP;
-        in_place_product p = in_place_new(kernel, slices, variant & 4, rest);
+        in_place_product p = in_place_new(kernel, few, slices, variant & 4, rest);
         ls_gemm_moments moments[PANELS];
         ls_gemm_targets to = {.row = p.row,
                               .columns = p.columns,

@@ -124,42 +124,41 @@ static void check_column(const ls_gemm_kernel *kernel, const operand *a, const o
 {
     int64_t k = ls_gemm_round_up(a->k, kernel->kr), mr = kernel->a.width, nr = kernel->b.width;
     int64_t panels = (a->rows + mr - 1) / mr, split = k / kernel->kr / 2 * kernel->kr;
-    size_t bytes = ls_dtype_size(kernel->panel), rows = (size_t)(panels * mr), sums = rows * (size_t)nr;
+    size_t bytes = ls_dtype_size(kernel->panel), sum = kernel->panel == LS_F64 ? sizeof(double) : sizeof(float);
+    size_t rows = (size_t)(panels * mr), sums = rows * (size_t)nr;
     char *pa = aligned_alloc(64, (rows * (size_t)k * bytes + 63) & ~(size_t)63);
     char *pb = aligned_alloc(64, ((size_t)(ls_gemm_round_up(b->rows, nr) * k) * bytes + 63) & ~(size_t)63);
-    float *partial = aligned_alloc(64, (sums * sizeof(float) + 63) & ~(size_t)63);
-    float *bias = calloc((size_t)nr, sizeof *bias), *want = calloc(sums, sizeof *want);
-    float *got = calloc(rows * (size_t)(nr + 3), sizeof *got);
+    char *partial = aligned_alloc(64, (sums * sum + 63) & ~(size_t)63);
+    char *want = calloc(sums, sum), *got = calloc(rows * (size_t)(nr + 3), sum);
+    float *bias = calloc((size_t)nr, sizeof *bias);
     ls_bf16 *half = aligned_alloc(64, (rows * (size_t)(nr + 32) * sizeof *half + 63) & ~(size_t)63);
     ls_gemm_pack(kernel, &kernel->a, pa, mr * k, &a->source, a->rows, a->k);
     ls_gemm_pack(kernel, &kernel->b, pb, nr * k, &b->source, b->rows, b->k);
     for (int64_t j = 0; j < nr; j++) bias[j] = (float)random_number();
     if (kernel->begin) kernel->begin();
     for (int64_t i = 0; i < panels; i++)
-        kernel->tile(k, pa + (size_t)(i * mr * k) * bytes, pb, NULL, want + i * mr * nr, nr);
+        kernel->tile(k, pa + (size_t)(i * mr * k) * bytes, pb, NULL, want + (size_t)(i * mr * nr) * sum, nr);
     for (int variant = 0; variant < 8; variant++) {
         bool whole = variant & 1, biased = variant & 2 && kernel->column_finishes, stream = variant & 4;
         size_t skip = whole ? 0 : (size_t)split * bytes;
         ls_gemm_column c = {.count = panels, .k = split, .a = pa, .a_stride = mr * k, .b = pb, .to = partial};
-        if (split && kernel->column) kernel->column(&c);
-        for (int64_t i = 0; split && !kernel->column && i < panels; i++)
-            kernel->tile(split, pa + (size_t)(i * mr * k) * bytes, pb, NULL, partial + i * mr * nr, 0);
+        if (split) ls_gemm_run_column(kernel, &c);
         c.k = whole ? k : k - split;
         c.a = pa + skip * (size_t)mr;
         c.b = pb + skip * (size_t)nr;
         c.from = whole || !split ? NULL : partial;
         c.ahead = (ls_gemm_ahead){pb, variant};
-        if (kernel->column) {
-            c.to = got, c.ldc = nr + 3;
-            kernel->column(&c);
-            for (int64_t i = 0; i < (int64_t)sums; i++) CHECK(got[i / nr * (nr + 3) + i % nr] == want[i]);
-        }
+        c.to = got, c.ldc = nr + 3;
+        ls_gemm_run_column(kernel, &c);
+        for (size_t i = 0; i < rows; i++)
+            CHECK(memcmp(got + i * (size_t)(nr + 3) * sum, want + i * (size_t)nr * sum, (size_t)nr * sum) == 0);
         if (kernel->column_bf16) {
             c.to = half, c.ldc = stream ? nr + 32 : nr + 3;
             c.bias = biased ? bias : NULL, c.stream = stream && (nr + 32) % 32 == 0;
             kernel->column_bf16(&c);
             for (int64_t i = 0; i < (int64_t)sums; i++)
-                CHECK(half[i / nr * c.ldc + i % nr] == ls_bf16_from_f32(want[i] + (biased ? bias[i % nr] : 0)));
+                CHECK(half[i / nr * c.ldc + i % nr] ==
+                      ls_bf16_from_f32(((float *)want)[i] + (biased ? bias[i % nr] : 0)));
         }
     }
     if (kernel->end) kernel->end();

@@ -30,6 +30,8 @@
 #define PANEL_BYTES (448 << 10) /* of the weights, at most: read from L2 for every tile */
 #define PASS_BYTES (1 << 20)    /* of panels that all points of a task pass together: they stay in L2 */
 #define NEAR_BYTES (1 << 20)    /* of a result that is in L2 when it is written, if it was used before */
+#define SHALLOW 256             /* products of fewer numbers wait for a result rather than fetch it, if it is */
+#define SHARED_BYTES (16 << 20) /* no larger than this: probably in a cache that cores share */
 #define CACHE_LINE 64
 #define TASKS_PER_WORKER 4
 #define MOMENTS_TASKS 8 /* least, if points allow, where moments are gathered: the same with any number of workers */
@@ -162,6 +164,7 @@ typedef struct direct_task {
     char *copy;
     const char *first; /* point */
     int64_t tiles;
+    bool few;       /* tiles have as many points as a run */
     void **row;     /* of every point of the tiles; NULL: border */
     void **valid;   /* the non-NULL ones, one after the other */
     void **shifted; /* rows shifted to a column */
@@ -325,7 +328,7 @@ static ls_gemm_targets targets_of(const direct_plan *plan, direct_task *task)
         to.dtype = sink->how.out_dtype;
         to.scattered = rows_scattered(plan, task);
         to.stream = may_stream(plan, task);
-        to.far = result_bytes(plan->job) > NEAR_BYTES;
+        to.far = result_bytes(plan->job) > (plan->job->k < SHALLOW ? SHARED_BYTES : NEAR_BYTES);
         to.relu = sink->how.activation == LS_ACT_RELU;
         if (sink->how.accumulate) to.residual = to.row;
         else if (sink->pre) to.residual = task->residual;
@@ -393,7 +396,7 @@ static void multiply(const direct_plan *plan, direct_task *task, int64_t part)
         a.ahead.lines = ceil_div(task->ahead.lines, ceil_div(end - column, at_once));
         if (a.ahead.at) task->ahead.at += a.ahead.lines * CACHE_LINE;
         task->ahead.lines -= a.ahead.lines;
-        kernel->in_place(task->tiles, &a, &b, &to);
+        (task->few ? kernel->in_place_few : kernel->in_place)(task->tiles, &a, &b, &to);
         if (apart) finish_panel(plan, task, column, to.columns);
         if (to.moments) add_moments(plan, task, column, to.columns, points);
     }
@@ -446,7 +449,8 @@ static void run_copied(const direct_plan *plan, direct_task *task, int64_t numbe
 static void run_in_image(const direct_plan *plan, direct_task *task, int64_t number, int64_t part)
 {
     const ls_gemm_sink *sink = &plan->job->sink;
-    int64_t mr = plan->job->kernel->in_place_rows, stride = plan->pitch * plan->bytes;
+    const ls_gemm_kernel *kernel = plan->job->kernel;
+    int64_t mr = kernel->in_place_rows, stride = plan->pitch * plan->bytes;
     int64_t first = number * plan->rows, count = smaller(plan->rows, plan->job->m - first), whole = count / mr * mr;
     const char *image = plan->walk->pixels.data;
     if (whole) {
@@ -456,8 +460,10 @@ static void run_in_image(const direct_plan *plan, direct_task *task, int64_t num
         multiply(plan, task, part);
     }
     if (whole == count) return;
+    task->few = kernel->in_place_few && count - whole <= kernel->in_place_run;
+    if (task->few) mr = kernel->in_place_run;
     sink->locate(sink, 0, first + whole, count - whole, task->row, task->residual);
-    for (int64_t i = count - whole; i < mr; i++) task->row[i] = task->residual[i] = NULL;
+    for (int64_t i = count - whole; i < kernel->in_place_rows; i++) task->row[i] = task->residual[i] = NULL;
     /* Of the last pixel only the channels of this group: the image may end with them. */
     int64_t there = (count - whole - 1) * stride + plan->channels * plan->bytes;
     memcpy(task->copy, image + (first + whole) * stride, (size_t)there);
@@ -465,6 +471,12 @@ static void run_in_image(const direct_plan *plan, direct_task *task, int64_t num
     task->first = task->copy;
     task->tiles = 1;
     multiply(plan, task, part);
+    task->few = false;
+}
+
+static int64_t claim(direct_plan *plan)
+{
+    return atomic_fetch_add(&plan->next, 1);
 }
 
 static void run_tasks(void *arg, ls_worker worker)
@@ -476,15 +488,16 @@ static void run_tasks(void *arg, ls_worker worker)
         return;
     }
     if (plan->job->kernel->begin) plan->job->kernel->begin();
-    int64_t next = atomic_fetch_add(&plan->next, 1); /* known early: what it reads comes from far away */
-    for (int64_t number; (number = next) < plan->tasks;) {
-        int64_t part = number % plan->parts;
-        next = atomic_fetch_add(&plan->next, 1);
+    for (int64_t number = claim(plan), next; number < plan->tasks; number = next) {
+        /* The next one is known early, since what it reads comes from far away, unless another worker waits for it. */
+        bool early = number + worker.width < plan->tasks;
+        next = early ? claim(plan) : number;
         task.ahead = (ls_gemm_ahead){0};
         if (next < plan->tasks && next / plan->parts != number / plan->parts)
             look_ahead(plan, &task, next / plan->parts);
         if (plan->gatherings) task.gathering = &plan->gatherings[number];
-        (plan->copied ? run_copied : run_in_image)(plan, &task, number / plan->parts, part);
+        (plan->copied ? run_copied : run_in_image)(plan, &task, number / plan->parts, number % plan->parts);
+        if (!early) next = claim(plan);
     }
     if (plan->job->kernel->end) plan->job->kernel->end();
 }

@@ -39,6 +39,7 @@
 #define LEAST_WORK (1 << 20)       /* multiplications worth waking a worker for */
 #define MOST_ROUNDS 3              /* tasks per worker that C is cut into, roughly, if tasks pack B themselves */
 #define PACKING 32.0               /* multiplications that take as long as packing an element, roughly */
+#define NEAR_BYTES (512 << 10)     /* of a packed block of B whose panels are not fetched one by one: they are in L2 */
 #define SPLIT_BLOCKS 64            /* blocks of C below which k is cut */
 #define SPLIT_DEPTH 2048           /* least part of k */
 
@@ -58,6 +59,7 @@ typedef struct gemm_plan {
     const char *b; /* packed beforehand, or NULL */
     int64_t b_stride;
     int64_t kd, kb, kc, mc, nc, strip;
+    bool far;                                /* panels of B do not stay in L2: each is worth fetching */
     bool stream;                             /* C is too large to stay in the caches */
     int64_t row_tasks, column_tasks, splits; /* tasks of one item */
     int64_t task_rows, task_columns, task_depth;
@@ -339,7 +341,7 @@ static void multiply_strip(const gemm_plan *plan, const gemm_buffers *at, const 
      * these, a few rows at a time are multiplied with all panels, so that cache lines of C are filled at once. */
     int64_t panel_lines = nr * kc * bytes / 64;
     bool thin = panel_lines <= THIN_PANEL_LINES && nr * out_bytes < 64;
-    int64_t ahead = plan->b && !thin ? panel_lines : 0;
+    int64_t ahead = plan->far && !thin ? panel_lines : 0;
     int64_t slab = last && !direct ? ls_gemm_round_up(FINISH_ROWS, mr) : block->rows;
     int64_t group = thin ? larger(THIN_ROWS / mr, 1) * mr : slab;
 
@@ -510,7 +512,7 @@ static void cut_evenly(const ls_gemm_job *job, int64_t parts, int64_t workers, i
             int64_t height = ls_gemm_round_up(ceil_div(job->m, r), job->kernel->a.width);
             int64_t width = ls_gemm_round_up(ceil_div(job->n, c), unit), rounds = ceil_div(parts * r * c, workers);
             double end = (double)rounds * ((double)height * (double)width + PACKING * (double)(height + width));
-            if (end > soonest * (1 - WORTH_ANOTHER)) continue;
+            if (end >= soonest) continue;
             soonest = end;
             *rows = r;
             *columns = c;
@@ -564,14 +566,16 @@ static void plan_on_packed(gemm_plan *plan, int64_t workers, int64_t kc, int64_t
 static void plan_with_packing(gemm_plan *plan, int64_t workers, int64_t kc, int64_t unit)
 {
     const ls_gemm_job *job = plan->job;
+    const ls_gemm_blocks *blocks = blocks_of(job->kernel);
     int64_t mr = job->kernel->a.width, kr = job->kernel->kr, bytes = (int64_t)ls_dtype_size(job->kernel->panel);
     int64_t rows = 1, columns = 1, parts = job->batch * plan->splits;
+    kc = larger(kc, blocks->own_depth_bytes / bytes);
     bool keeps_sums = kc < plan->task_depth;
-    if (keeps_sums) rows = ceil_div(job->m, 8 * ROWS);
+    if (keeps_sums) rows = ceil_div(job->m, larger(8 * ROWS, blocks->own_task_rows));
     if (workers > 1) cut_evenly(job, parts, workers, unit, &rows, &columns);
     plan->task_rows = ls_gemm_round_up(ceil_div(job->m, rows), mr);
     plan->task_columns = ls_gemm_round_up(ceil_div(job->n, columns), unit);
-    plan->mc = even_part(plan->task_rows, larger(ROWS, blocks_of(job->kernel)->own_rows), mr);
+    plan->mc = even_part(plan->task_rows, larger(ROWS, blocks->own_rows), mr);
     int64_t nc = keeps_sums ? PARTIAL_COLUMNS : plan->task_columns;
     if (plan->task_rows <= 2 * ROWS) { /* few rows use each block of B: it should fit into L2 */
         nc = larger(FEW_ROWS_COLUMNS, plan->strip);
@@ -594,6 +598,7 @@ static void plan_tasks(gemm_plan *plan, int64_t workers)
     int64_t kc = smaller(blocks->depth_bytes, blocks->panel_bytes / nr) / bytes;
     if (plan->b) plan_on_packed(plan, workers, kc, unit);
     else plan_with_packing(plan, workers, kc, unit);
+    plan->far = plan->b || plan->nc * plan->kd * bytes > NEAR_BYTES;
     plan->row_tasks = ceil_div(job->m, plan->task_rows);
     plan->column_tasks = ceil_div(job->n, plan->task_columns);
     int64_t out_bytes = (int64_t)ls_dtype_size(job->sink.how.out_dtype);
@@ -630,7 +635,7 @@ static void pack_slices(void *arg, int64_t begin, int64_t end)
 static void pack_all(const ls_gemm_job *job, void *to, int64_t stride)
 {
     gemm_packing packing = {job, to, stride};
-    int64_t width = job->kernel->b.width, kr = job->kernel->kr, worthwhile = LEAST_WORK / 16;
+    int64_t width = job->kernel->b.width, kr = job->kernel->kr, worthwhile = LEAST_WORK / 128;
     if (job->b.across)
         ls_parallel_for(ceil_div(job->k, kr), larger(1, worthwhile / (kr * job->n)), pack_slices, &packing);
     else ls_parallel_for(ceil_div(job->n, width), larger(1, worthwhile / (width * job->k)), pack_panels, &packing);

@@ -307,7 +307,7 @@ static const ls_gemm_blocks deep = {
     .tasks = 1,
     .shared_bytes = 64 << 20,
     .stream_bytes = 8 << 20,
-    .in_place_stream_bytes = 32 << 20,
+    .in_place_stream_bytes = 8 << 20,
     .products_per_byte = 40,
 };
 

@@ -5,7 +5,9 @@
  * weights come from further away less often and sums are put aside less often. */
 static const ls_gemm_blocks large = {
     .rows = 192,
-    .own_rows = 384,
+    .own_rows = 192,
+    .own_depth_bytes = 4608,
+    .own_task_rows = 4096,
     .block_bytes = INT64_MAX,
     .depth_bytes = 3072,
     .panel_bytes = 96 << 10,
