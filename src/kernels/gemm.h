@@ -120,11 +120,11 @@ typedef struct ls_gemm_halves {
 
 /* How products are cut into blocks for the caches of the CPUs that a kernel is made for (device/cpu/gemm.c). */
 typedef struct ls_gemm_blocks {
-    int64_t rows;         /* of a block of A, at most */
-    int64_t block_bytes;  /* of that block, packed: stays in L2 while all panels of B pass */
-    int64_t depth_bytes;  /* of a row of that block, at most */
-    int64_t panel_bytes;  /* of a panel of B that stays in L1 */
-    int64_t cut_bytes;    /* of that block and its partial sums, if k is cut */
+    int64_t rows;        /* of a block of A, at most */
+    int64_t block_bytes; /* of that block, packed: stays in L2 while all panels of B pass */
+    int64_t depth_bytes; /* of a row of that block, at most */
+    int64_t panel_bytes; /* of a panel of B that stays in L1 */
+    int64_t cut_bytes;   /* of that block and its partial sums, if k is cut */
     /* Where each task packs its part of B: rows of a block, bytes of one of them, and rows of a task that keeps sums of
      * all of them while k is cut; at most. Zeros: some 100, what a panel has, some 800. */
     int64_t own_rows, own_depth_bytes, own_task_rows;
