@@ -4,6 +4,11 @@
 
 #include "device/cpu/gemm.h"
 
+static inline int64_t ls_f32_bytes(int64_t numbers)
+{
+    return numbers * (int64_t)sizeof(float);
+}
+
 /* A 2-D convolution: x [n,c,h,w], w [o,c/groups,kernel], y [n,o,out]. Index 0 is the height, 1 the width. */
 typedef struct ls_conv {
     ls_window window;

@@ -37,11 +37,6 @@ typedef struct points_plan {
     atomic_bool out_of_memory;
 } points_plan;
 
-static int64_t bytes_of(int64_t numbers)
-{
-    return numbers * (int64_t)sizeof(float);
-}
-
 /* Points along one dimension that see a pixel through a tap: [*begin, *end). */
 static void points_inside(const ls_walk *walk, int d, int64_t tap, int64_t *begin, int64_t *end)
 {
@@ -58,14 +53,14 @@ static int64_t list_runs(const points_plan *plan, int64_t tap, int64_t first, in
     int64_t i = tap / walk->taps[1], j = tap % walk->taps[1], x_begin, x_end, y_begin, y_end, n = 0;
     points_inside(walk, 0, i, &y_begin, &y_end);
     points_inside(walk, 1, j, &x_begin, &x_end);
-    int64_t a_stride = bytes_of(dy->pixel), b_stride = bytes_of(x->pixel * walk->stride[1]);
+    int64_t a_stride = ls_f32_bytes(dy->pixel), b_stride = ls_f32_bytes(x->pixel * walk->stride[1]);
     for (int64_t r = first; r < first + rows && x_begin < x_end; r++) {
         int64_t item = r / walk->grid[0], y = r % walk->grid[0];
         if (y < y_begin || y >= y_end) continue;
         int64_t row = y * walk->stride[0] + walk->origin[0] + i * walk->tap_step[0];
         int64_t column = x_begin * walk->stride[1] + walk->origin[1] + j * walk->tap_step[1];
-        const char *a = dy->data + bytes_of(item * dy->item + y * dy->row + x_begin * dy->pixel);
-        const char *b = x->data + bytes_of(item * x->item + row * x->row + column * x->pixel);
+        const char *a = dy->data + ls_f32_bytes(item * dy->item + y * dy->row + x_begin * dy->pixel);
+        const char *b = x->data + ls_f32_bytes(item * x->item + row * x->row + column * x->pixel);
         ls_gemm_point_run *last = run + n - 1;
         if (n && last->a + last->count * a_stride == a && last->b + last->count * b_stride == b)
             last->count += x_end - x_begin;
@@ -82,7 +77,7 @@ static int64_t list_lines(const points_plan *plan, int64_t first, int64_t rows, 
     int64_t height = plan->walk.grid[0], width = plan->walk.grid[1];
     for (int64_t i = 0; i < rows; i++) {
         int64_t item = (first + i) / height, y = (first + i) % height;
-        const char *a = dy->data + bytes_of(item * dy->item + y * dy->row);
+        const char *a = dy->data + ls_f32_bytes(item * dy->item + y * dy->row);
         run[i] = (ls_gemm_point_run){a, (const char *)(lines + i * width * plan->line), width};
     }
     return rows;
@@ -94,7 +89,7 @@ static int64_t list_lines(const points_plan *plan, int64_t first, int64_t rows, 
 static ls_gemm_ahead rows_of(const ls_pixels *p, int64_t first, int64_t rows)
 {
     if (p->item != p->size[0] * p->row || rows <= 0) return (ls_gemm_ahead){0};
-    return (ls_gemm_ahead){p->data + bytes_of(first * p->row), bytes_of(rows * p->row) / 64};
+    return (ls_gemm_ahead){p->data + ls_f32_bytes(first * p->row), ls_f32_bytes(rows * p->row) / 64};
 }
 
 /* Take what one of `calls` calls has to fetch of both images, `most` lines or fewer: all calls the same, because a core
@@ -130,20 +125,20 @@ static void multiply_chunk(const points_plan *plan, const ls_dweight_block *b, c
     int64_t points = now->rows * plan->walk.grid[1], tile = s->rows * s->columns;
     int64_t calls = s->taps * ceil_div(b->channels, s->columns) * ceil_div(b->outputs, s->rows); /* left */
     ls_gemm_points p = {.run = run,
-                        .a_stride = bytes_of(plan->dy.pixel),
-                        .b_stride = bytes_of(plan->walk.pixels.pixel * plan->walk.stride[1])};
+                        .a_stride = ls_f32_bytes(plan->dy.pixel),
+                        .b_stride = ls_f32_bytes(plan->walk.pixels.pixel * plan->walk.stride[1])};
     if (plan->line) {
         ls_walk_gather(&plan->walk, plan->conv->group_c, now->first * plan->walk.grid[1], points, room->lines,
-                       bytes_of(plan->line));
-        p.b_stride = bytes_of(plan->line);
+                       ls_f32_bytes(plan->line));
+        p.b_stride = ls_f32_bytes(plan->line);
     }
     for (int64_t tap = 0; tap < s->taps; tap++) {
         p.runs = plan->line ? list_lines(plan, now->first, now->rows, room->lines, run)
                             : list_runs(plan, tap, now->first, now->rows, run);
         for (int64_t c = 0; c < b->channels; c += s->columns) {
-            p.b_offset = bytes_of(ls_dweight_first(s, b->first_c + c, s->columns, s->conv->group_c));
+            p.b_offset = ls_f32_bytes(ls_dweight_first(s, b->first_c + c, s->columns, s->conv->group_c));
             for (int64_t o = 0; o < b->outputs; o += s->rows) {
-                p.a_offset = bytes_of(ls_dweight_first(s, b->first_o + o, s->rows, s->conv->group_o));
+                p.a_offset = ls_f32_bytes(ls_dweight_first(s, b->first_o + o, s->rows, s->conv->group_o));
                 p.to = ls_dweight_panel(s, b, o / s->rows) + (c / s->columns * s->taps + tap) * tile;
                 p.from = now->begins ? NULL : p.to;
                 p.ahead = take_share(now->ahead, calls--, points);
@@ -184,7 +179,7 @@ static void run_tasks(void *arg, ls_worker worker)
 {
     points_plan *plan = arg;
     int64_t runs = ls_gemm_round_up(plan->chunk * (int64_t)sizeof(ls_gemm_point_run), 64);
-    int64_t lines = bytes_of(plan->chunk * plan->walk.grid[1] * plan->line);
+    int64_t lines = ls_f32_bytes(plan->chunk * plan->walk.grid[1] * plan->line);
     char *memory = ls_scratch(worker, 0, (size_t)(runs + lines));
     if (!memory) {
         atomic_store(&plan->out_of_memory, true);
@@ -206,7 +201,7 @@ static int64_t numbers_of(const ls_conv *conv)
 /* Do lines gathered for a row of points stay in L2? Otherwise packing, which needs no whole row, is faster. */
 static bool lines_stay(const ls_conv *conv, const ls_gemm_over_points *kernel)
 {
-    return bytes_of(conv->out[1] * larger(numbers_of(conv), kernel->columns)) <= CHUNK_BYTES;
+    return ls_f32_bytes(conv->out[1] * larger(numbers_of(conv), kernel->columns)) <= CHUNK_BYTES;
 }
 
 bool ls_conv_dweight_in_place(const ls_conv *conv, const ls_call *call)
@@ -242,7 +237,7 @@ static bool gather_lines(points_plan *plan)
                      .ndim = 4,
                      .dim = {conv->group_o, plan->line, 1, 1},
                      .stride = {plan->line, 1, 1, 1},
-                     .data = ls_scratch((ls_worker){0, 1}, 1, (size_t)bytes_of(conv->group_o * plan->line))};
+                     .data = ls_scratch((ls_worker){0, 1}, 1, (size_t)ls_f32_bytes(conv->group_o * plan->line))};
     plan->sums.conv = &plan->flat;
     plan->sums.dw = &plan->flat_dw;
     plan->sums.taps = 1;
@@ -284,7 +279,7 @@ ls_status ls_conv_dweight_points(const ls_conv *conv, ls_pixels dy, ls_pixels x,
     int64_t outputs = smaller(conv->group_o, plan.sums.panels_o * kernel->rows);
     int64_t channels = smaller(plan.sums.conv->group_c, plan.sums.panels_c * kernel->columns);
     if (!plan.line) channels *= plan.walk.stride[0] * plan.walk.stride[1];
-    int64_t point = bytes_of(outputs + channels);
+    int64_t point = ls_f32_bytes(outputs + channels);
     int64_t points = larger(LEAST_CHUNK, CHUNK_BYTES / point);
     plan.chunk = smaller(plan.part, larger(1, points / conv->out[1]));
     plan.chunk = ceil_div(plan.part, ceil_div(plan.part, plan.chunk));

@@ -117,11 +117,6 @@ static float *sums_of(const terms_plan *plan, int64_t term, int64_t panel_o, int
     return plan->sums + ((term * plan->side[0].panels + panel_o) * plan->side[1].panels + panel_c) * tile;
 }
 
-static int64_t bytes_of(int64_t numbers)
-{
-    return numbers * (int64_t)sizeof(float);
-}
-
 /* Add the first `depth` tiles of a chunk to a tile of sums. */
 static void multiply_lines(const terms_plan *plan, int64_t term, int64_t o, int64_t c, int64_t depth, bool begins)
 {
@@ -132,10 +127,10 @@ static void multiply_lines(const terms_plan *plan, int64_t term, int64_t o, int6
                              .count = depth};
     plan->points->sum(&(ls_gemm_points){.run = &run,
                                         .runs = 1,
-                                        .a_offset = bytes_of(o * dy->width),
-                                        .b_offset = bytes_of(c * x->width),
-                                        .a_stride = bytes_of(dy->channels),
-                                        .b_stride = bytes_of(x->channels),
+                                        .a_offset = ls_f32_bytes(o * dy->width),
+                                        .b_offset = ls_f32_bytes(c * x->width),
+                                        .a_stride = ls_f32_bytes(dy->channels),
+                                        .b_stride = ls_f32_bytes(x->channels),
                                         .from = begins ? NULL : sums,
                                         .to = sums});
 }
@@ -183,7 +178,7 @@ static int64_t lines_bytes(const terms_plan *plan)
 {
     int64_t most = 0;
     for (int s = 0; s < 2; s++) most = larger(most, plan->side[s].together * plan->side[s].width);
-    return bytes_of(TERMS * (plan->slice_tiles * most + APART));
+    return ls_f32_bytes(TERMS * (plan->slice_tiles * most + APART));
 }
 
 /* Workers take slices, tasks and rows as they come; a number beyond the present chunk is kept for the next. */
@@ -257,7 +252,7 @@ static void pack_sides(terms_plan *plan)
 /* Chunks of whole slices, as equal as can be. */
 static void cut_chunks(terms_plan *plan)
 {
-    int64_t tile = bytes_of(plan->conv->group_o + plan->conv->group_c);
+    int64_t tile = ls_f32_bytes(plan->conv->group_o + plan->conv->group_c);
     int64_t most = larger(LEAST_CHUNK, smaller(MOST_CHUNK, TERM_BYTES / tile));
     if (plan->points) most = LINES_BYTES / (TERMS * tile);
     if (plan->points && most < LEAST_LINES) most = FAR_LINES;
@@ -275,7 +270,7 @@ static bool plan_memory(terms_plan *plan)
         numbers += TERMS * side->distance;
     }
     /* The last tiles of a product may be wider than what is left of a line, and read what follows: also the last. */
-    dy->terms = ls_scratch((ls_worker){0, 1}, 3, (size_t)bytes_of(numbers + LS_GEMM_MAX_WIDTH));
+    dy->terms = ls_scratch((ls_worker){0, 1}, 3, (size_t)ls_f32_bytes(numbers + LS_GEMM_MAX_WIDTH));
     x->terms = dy->terms ? dy->terms + TERMS * dy->distance : NULL;
     numbers = TERMS * dy->panels * x->panels * dy->width * x->width;
     plan->sums = ls_scratch((ls_worker){0, 1}, 1, (size_t)numbers * sizeof(float));
