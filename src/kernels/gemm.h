@@ -132,8 +132,8 @@ typedef struct ls_gemm_blocks {
     int64_t tasks;        /* per worker to aim for; columns are cut if rows give fewer */
     int64_t shared_bytes; /* of B up to which all workers pack it together once, instead of each its own part */
     int64_t stream_bytes; /* of C from which on it bypasses the caches; 0: never */
-    /* The same of products of rows in place: often shallow, they wait for their stores, which a shared cache takes
-     * faster than memory as long as it holds the result. */
+    /* The same of products of rows in place. Those of f32 wait for their stores, which a shared cache takes faster than
+     * memory as long as it holds the result. */
     int64_t in_place_stream_bytes;
     /* Multiplications of rows in place that take as long as moving a byte from or to memory; 0: unknown, but few. */
     int64_t products_per_byte;

@@ -1,12 +1,24 @@
 /* standin.c - kernels for CPUs that are hard to come by, compiled for this one: their few special instructions are
  * replaced by plain C (tests/standin/), so that packing, loops and addresses are those of the real kernels. */
-#include "device/cpu/gemm.h"
+#include "base/parallel.h"
+#include "device/cpu/conv.h"
 #include "kernels/attention.h"
 #include "kernels/gemm_check.h"
+#include "kernels/gemm_in_place_check.h"
 #include "kernels/kernels.h"
 
+#include <stdatomic.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+/* Vectors are as wide as this CPU's, maybe too narrow for f64; tiles have the rows and vectors of the real ones. */
+static void avx512_products(void)
+{
+    for (int shape = 0; shape < 2; shape++) {
+        check_kernel(ls_gemm_avx512.f32[shape]);
+        check_in_place(ls_gemm_avx512.f32[shape]);
+    }
+}
 
 static void avx512_bf16_products(void)
 {
@@ -65,6 +77,66 @@ static void check_matrices(const ls_gemm_kernel *kernel, int64_t m, int64_t n, i
     free(a);
     free(b);
     free(c);
+}
+
+/* ---- rows in place, on several workers --------------------------------------------------------------------------- */
+
+enum { TOGETHER_M = 384, TOGETHER_N = 32, TOGETHER_K = 384 };
+static _Atomic int begun;
+static atomic_bool alone;
+
+/* Where rows of a task are stored: asked for when it begins. Waits until both tasks have begun. */
+static void locate_together(const ls_gemm_sink *sink, int64_t item, int64_t first, int64_t count, void **out,
+                            void **pre)
+{
+    ls_gemm_locate_rows(sink, item, first, count, out, pre);
+    if (count < TOGETHER_M / 4) return; /* the rest of a task */
+    atomic_fetch_add(&begun, 1);
+    for (int waited = 0; atomic_load(&begun) < 2; waited++) {
+        if (waited == 10000) {
+            atomic_store(&alone, true);
+            return;
+        }
+        usleep(1000);
+    }
+}
+
+/* A product of two tasks is one for two workers, although a worker asks early what it has to do next. */
+static void two_tasks_are_for_two_workers(void)
+{
+    static float a[TOGETHER_M * TOGETHER_K], b[TOGETHER_K * TOGETHER_N], c[TOGETHER_M * TOGETHER_N];
+    for (int i = 0; i < TOGETHER_M * TOGETHER_K; i++) a[i] = (float)random_number();
+    for (int i = 0; i < TOGETHER_K * TOGETHER_N; i++) b[i] = (float)random_number();
+    ls_walk walk = ls_walk_over((ls_pixels){
+        (char *)a, LS_F32, {1, TOGETHER_M}, TOGETHER_M * TOGETHER_K, TOGETHER_M * TOGETHER_K, TOGETHER_K, 1});
+    ls_gemm_source matrix_b = matrix(NULL, TOGETHER_N, TOGETHER_K, true);
+    matrix_b.data = b;
+    matrix_b.dtype = LS_F32;
+    ls_gemm_job job = {.kernel = ls_gemm_avx512.f32[0],
+                       .batch = 1,
+                       .m = TOGETHER_M,
+                       .n = TOGETHER_N,
+                       .k = TOGETHER_K,
+                       .b = matrix_b,
+                       .sink = {.store = ls_gemm_store_rows,
+                                .how = {.out_dtype = LS_F32, .pre_dtype = LS_F32},
+                                .locate = locate_together,
+                                .out_step = 1,
+                                .out = c,
+                                .out_stride = TOGETHER_N}};
+    ls_conv_direct how = {.walk = &walk, .channels = TOGETHER_K, .taps_in_line = 1};
+    ls_message why;
+    ls_parallel_set_width(2);
+    CHECK(ls_conv_direct_run(&job, &how, &why) == LS_OK);
+    ls_parallel_set_width(0);
+    CHECK(!atomic_load(&alone));
+    CHECK(atomic_load(&begun) == 2);
+    for (int i = 0; i < TOGETHER_M; i++)
+        for (int j = 0; j < TOGETHER_N; j++) {
+            double want = 0;
+            for (int p = 0; p < TOGETHER_K; p++) want += (double)a[i * TOGETHER_K + p] * (double)b[p * TOGETHER_N + j];
+            CHECK_NEAR(c[i * TOGETHER_N + j], want, 1e-4);
+        }
 }
 
 static void engine_products(void)
@@ -298,8 +370,10 @@ int main(int argc, char **argv)
 #if defined(__x86_64__)
     if (!ls_isa_usable(LS_ISA_AVX2)) strcpy(check_skip_all, "the CPU lacks AVX2");
 #endif
+    CHECK_RUN(avx512_products);
     CHECK_RUN(avx512_bf16_products);
     CHECK_RUN(amx_products);
+    CHECK_RUN(two_tasks_are_for_two_workers);
     CHECK_RUN(engine_products);
     CHECK_RUN(avx512_bf16_attention);
     CHECK_RUN(amx_attention);

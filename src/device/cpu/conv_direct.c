@@ -489,8 +489,8 @@ static void run_tasks(void *arg, ls_worker worker)
     }
     if (plan->job->kernel->begin) plan->job->kernel->begin();
     for (int64_t number = claim(plan), next; number < plan->tasks; number = next) {
-        /* The next one is known early, since what it reads comes from far away, unless another worker waits for it. */
-        bool early = number + worker.width < plan->tasks;
+        /* The next one is known early, since what it reads comes from far away, while others have enough. */
+        bool early = atomic_load(&plan->next) + worker.width - 1 < plan->tasks;
         next = early ? claim(plan) : number;
         task.ahead = (ls_gemm_ahead){0};
         if (next < plan->tasks && next / plan->parts != number / plan->parts)

@@ -29,7 +29,7 @@
 #define MAX_LINES 512              /* addresses of lines requested at a time */
 #define ROWS 96                    /* least rows of a task, roughly */
 #define FINISH_ROWS 128            /* rows of a strip finished together, roughly */
-#define PARTIAL_COLUMNS 1024       /* NC, roughly, if sums are kept between blocks of k */
+#define PARTIAL_COLUMNS 1024       /* NC, roughly, if k is cut, or too deep for a panel */
 #define FEW_ROWS_COLUMNS 192       /* NC, roughly, and */
 #define FEW_ROWS_BYTES (600 << 10) /* of a packed block of B, if few rows use it */
 #define THIN_PANEL_LINES 64        /* most cache lines of a thin panel of B, and */
@@ -569,6 +569,7 @@ static void plan_with_packing(gemm_plan *plan, int64_t workers, int64_t kc, int6
     const ls_gemm_blocks *blocks = blocks_of(job->kernel);
     int64_t mr = job->kernel->a.width, kr = job->kernel->kr, bytes = (int64_t)ls_dtype_size(job->kernel->panel);
     int64_t rows = 1, columns = 1, parts = job->batch * plan->splits;
+    bool deep = kc < plan->task_depth;
     kc = larger(kc, blocks->own_depth_bytes / bytes);
     bool keeps_sums = kc < plan->task_depth;
     if (keeps_sums) rows = ceil_div(job->m, larger(8 * ROWS, blocks->own_task_rows));
@@ -576,7 +577,7 @@ static void plan_with_packing(gemm_plan *plan, int64_t workers, int64_t kc, int6
     plan->task_rows = ls_gemm_round_up(ceil_div(job->m, rows), mr);
     plan->task_columns = ls_gemm_round_up(ceil_div(job->n, columns), unit);
     plan->mc = even_part(plan->task_rows, larger(ROWS, blocks->own_rows), mr);
-    int64_t nc = keeps_sums ? PARTIAL_COLUMNS : plan->task_columns;
+    int64_t nc = deep ? PARTIAL_COLUMNS : plan->task_columns;
     if (plan->task_rows <= 2 * ROWS) { /* few rows use each block of B: it should fit into L2 */
         nc = larger(FEW_ROWS_COLUMNS, plan->strip);
         kc = smaller(kc, larger(FEW_ROWS_BYTES / (nc * bytes), kr));
