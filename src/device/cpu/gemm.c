@@ -39,7 +39,7 @@
 #define LEAST_WORK (1 << 20)       /* multiplications worth waking a worker for */
 #define MOST_ROUNDS 3              /* tasks per worker that C is cut into, roughly, if tasks pack B themselves */
 #define PACKING 32.0               /* multiplications that take as long as packing an element, roughly */
-#define NEAR_BYTES (512 << 10)     /* of a packed block of B whose panels are not fetched one by one: they are in L2 */
+#define NEAR_BYTES (512 << 10)     /* of a packed block of B that stays in L2: its panels are not fetched */
 #define SPLIT_BLOCKS 64            /* blocks of C below which k is cut */
 #define SPLIT_DEPTH 2048           /* least part of k */
 
@@ -599,7 +599,7 @@ static void plan_tasks(gemm_plan *plan, int64_t workers)
     int64_t kc = smaller(blocks->depth_bytes, blocks->panel_bytes / nr) / bytes;
     if (plan->b) plan_on_packed(plan, workers, kc, unit);
     else plan_with_packing(plan, workers, kc, unit);
-    plan->far = plan->b || plan->nc * plan->kd * bytes > NEAR_BYTES;
+    plan->far = plan->b || (kernel->column && plan->nc * plan->kd * bytes > NEAR_BYTES);
     plan->row_tasks = ceil_div(job->m, plan->task_rows);
     plan->column_tasks = ceil_div(job->n, plan->task_columns);
     int64_t out_bytes = (int64_t)ls_dtype_size(job->sink.how.out_dtype);
