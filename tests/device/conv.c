@@ -247,8 +247,9 @@ static void pixels_in_place(void)
 }
 
 /* Products of terms: images of odd sizes and of one row, borders of every width and of none, channels that are not
- * whole vectors or panels, several blocks of tiles and strips of columns, groups; and kernels of other sizes of which a
- * phase has 3 x 3 taps. Nothing beyond the images is read, and nothing that was left in memory is seen. */
+ * whole vectors or panels, several blocks of tiles and strips of columns, parts of tiles, groups; and kernels of other
+ * sizes of which a phase has 3 x 3 taps. Nothing beyond the images is read, and nothing that was left in memory is
+ * seen. */
 static void products_of_terms(void)
 {
     static const conv_case some[] = {
@@ -256,7 +257,8 @@ static void products_of_terms(void)
         {3, 33, 90, 1, 20, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}},  {1, 130, 32, 8, 8, 1, {3, 3}, {1, 1}, {2, 0}, {1, 1}},
         {2, 64, 66, 5, 6, 2, {3, 3}, {1, 1}, {1, 2}, {1, 1}},   {1, 32, 32, 26, 27, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
         {1, 32, 32, 16, 14, 1, {5, 5}, {2, 2}, {2, 2}, {1, 1}}, {1, 32, 36, 12, 11, 1, {3, 3}, {2, 2}, {2, 2}, {2, 2}},
-        {40, 40, 34, 3, 4, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}},  {150, 32, 33, 4, 3, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}}};
+        {40, 40, 34, 3, 4, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}},  {150, 32, 33, 4, 3, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+        {17, 32, 33, 15, 16, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}}};
     for (size_t c = 0; c < sizeof some / sizeof *some; c++)
         for (int which = 0; which < 3; which++) {
             int orders = (3 * (int)c + which) % 8;
@@ -289,28 +291,35 @@ static void results_of(const conv_tensors *t, int workers, float *result[3])
     ls_parallel_set_width(0);
 }
 
-/* Neither on the number of workers nor, but for the gradient of the weights, on the other images of a batch. */
+/* Neither on the number of workers, each of whom sums over parts of the tiles alone or, if these are three, together
+ * with the others, nor, but for the gradient of the weights, on the other images of a batch. */
 static void products_of_terms_do_not_depend_on_company(void)
 {
-    static const conv_case several = {5, 33, 70, 15, 17, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}};
+    enum { IMAGES = 30 };
+    static const conv_case several = {IMAGES, 33, 70, 15, 17, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}};
     conv_case last = several;
     last.n = 1;
     conv_tensors t = conv_new(&several, LS_F32, LS_F32, LS_F32, 0), of_last = t;
-    float *one[3], *four[3], *alone[3];
+    const ls_operand *view[] = {&t.y.view, &t.x.view, &t.w.view};
+    float *one[3], *more[3], *alone[3];
     results_of(&t, 1, one);
-    results_of(&t, 4, four);
+    for (int workers = 2; workers <= 4; workers++) {
+        results_of(&t, workers, more);
+        for (int which = 0; which < 3; which++) {
+            CHECK(memcmp(one[which], more[which], (size_t)numel(view[which]) * sizeof(float)) == 0);
+            free(more[which]);
+        }
+    }
     of_last.what = &last;
     of_last.x.view.dim[0] = of_last.y.view.dim[0] = 1;
-    of_last.x.view.data = (float *)t.x.view.data + 4 * t.x.view.stride[0];
-    of_last.y.view.data = (float *)t.y.view.data + 4 * t.y.view.stride[0];
+    of_last.x.view.data = (float *)t.x.view.data + (IMAGES - 1) * t.x.view.stride[0];
+    of_last.y.view.data = (float *)t.y.view.data + (IMAGES - 1) * t.y.view.stride[0];
     results_of(&of_last, 1, alone);
-    const ls_operand *view[] = {&t.y.view, &t.x.view, &t.w.view};
     for (int which = 0; which < 3; which++) {
-        size_t image = (size_t)view[which]->stride[0] * sizeof(float);
-        CHECK(memcmp(one[which], four[which], (size_t)numel(view[which]) * sizeof(float)) == 0);
-        if (which < 2) CHECK(memcmp(one[which] + 4 * view[which]->stride[0], alone[which], image) == 0);
+        int64_t image = view[which]->stride[0];
+        if (which < 2)
+            CHECK(memcmp(one[which] + (IMAGES - 1) * image, alone[which], (size_t)image * sizeof(float)) == 0);
         free(one[which]);
-        free(four[which]);
         free(alone[which]);
     }
     conv_free(&t);
