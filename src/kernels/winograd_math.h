@@ -3,7 +3,7 @@
 #if defined(__clang__)
 #define EACH(i, n) _Pragma("clang loop unroll(full)") for (int i = 0; i < (n); i++)
 #else
-#define EACH(i, n) _Pragma("GCC unroll 16") for (int i = 0; i < (n); i++)
+#define EACH(i, n) _Pragma("GCC unroll 32") for (int i = 0; i < (n); i++)
 #endif
 
 /* Bt x B, in place. */
@@ -102,5 +102,58 @@ static inline void transform_sums(number m[4][4], number to[3][3])
         to[i][0] = half[i][0] + outer;
         to[i][1] = (half[i][1] - half[i][2]) * 0.5f;
         to[i][2] = outer + half[i][3];
+    }
+}
+
+/* ---- With a stride of two ---------------------------------------------------------------------------------------- */
+
+/* The term of each pixel of a tile, counted sum by sum. */
+static const int strided_term[5][5] = {
+    {0, 1, 4, 6, 7}, {2, 3, 5, 8, 9}, {10, 11, 12, 13, 14}, {15, 16, 19, 21, 22}, {17, 18, 20, 23, 24}};
+
+/* A row of pixels in place; `middle`: the row in the middle of the tile, done before, which is subtracted from the
+ * first and the last; NULL for others. So a tile needs ten registers at a time. */
+static inline void transform_strided_row(number x[5], const number *middle)
+{
+    x[0] -= x[2];
+    x[4] -= x[2];
+    if (middle) {
+        EACH(j, 5) x[j] -= middle[j];
+    }
+}
+
+/* Weights; terms by row and column. */
+static inline void transform_strided_weights(number w[3][3], number to[5][5])
+{
+    number half[5][3];
+    EACH(j, 3)
+    {
+        half[0][j] = w[0][j];
+        half[1][j] = half[3][j] = w[1][j];
+        half[2][j] = w[0][j] + w[2][j];
+        half[4][j] = w[2][j];
+    }
+    EACH(i, 5)
+    {
+        to[i][0] = half[i][0];
+        to[i][1] = to[i][3] = half[i][1];
+        to[i][2] = half[i][0] + half[i][2];
+        to[i][4] = half[i][2];
+    }
+}
+
+/* Points of sums. */
+static inline void transform_strided_sums(number m[3][3], number to[2][2])
+{
+    number half[2][3];
+    EACH(j, 3)
+    {
+        half[0][j] = m[0][j] + m[1][j];
+        half[1][j] = m[1][j] + m[2][j];
+    }
+    EACH(i, 2)
+    {
+        to[i][0] = half[i][0] + half[i][1];
+        to[i][1] = half[i][1] + half[i][2];
     }
 }

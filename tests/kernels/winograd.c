@@ -20,30 +20,58 @@ static void lines(float line[][MOST], const float **at, int count, uint64_t seed
     }
 }
 
-static void they_convolve(void)
+static void form_convolves(const ls_winograd_form *form)
 {
-    static float x[16][MOST], w[9][MOST], terms[16][APART], weights[16][APART], points[4][MOST];
-    const float *pixel[16], *tap[9];
+    static float x[LS_WINOGRAD_MOST_TERMS][MOST], w[9][MOST], points[4][MOST];
+    static float terms[LS_WINOGRAD_MOST_TERMS][APART], weights[LS_WINOGRAD_MOST_TERMS][APART];
+    static float sums[LS_WINOGRAD_MOST_SUMS][APART];
+    const ls_winograd_transforms transforms = ls_winograd_transforms_of(form);
+    const float *pixel[LS_WINOGRAD_MOST_TERMS], *tap[9];
     float *point[4] = {points[0], points[1], points[2], points[3]};
-    lines(x, pixel, 16, 1);
+    lines(x, pixel, form->terms, 1);
     lines(w, tap, 9, 2);
     for (int n = 1; n <= MOST; n++) {
-        ls_winograd()->pixels(terms[0], APART, pixel, n);
-        ls_winograd()->weights(weights[0], APART, tap, n);
-        for (int i = 0; i < 16; i++)
-            for (int c = 0; c < n; c++) terms[i][c] *= weights[i][c];
-        ls_winograd()->points(point, terms[0], APART, n);
+        transforms.pixels(terms[0], APART, pixel, n);
+        transforms.weights(weights[0], APART, tap, n);
+        memset(sums, 0, sizeof sums);
+        for (int i = 0; i < form->sums; i++)
+            for (int t = form->first[i]; t < form->first[i + 1]; t++)
+                for (int c = 0; c < n; c++) sums[i][c] += terms[t][c] * weights[t][c];
+        transforms.points(point, sums[0], APART, n);
         for (int c = 0; c < n; c++)
             for (int p = 0; p < 4; p++) {
                 double sum = 0, size = 0;
                 for (int t = 0; t < 9; t++) {
-                    double product = (double)x[(p / 2 + t / 3) * 4 + p % 2 + t % 3][c] * (double)w[t][c];
+                    int row = p / 2 * form->stride + t / 3, column = p % 2 * form->stride + t % 3;
+                    double product = (double)x[row * form->side + column][c] * (double)w[t][c];
                     sum += product;
                     size += fabs(product);
                 }
-                CHECK_MSG(fabs((double)points[p][c] - sum) <= 1e-6 * size, "n %d, channel %d, point %d: %g, not %g", n,
-                          c, p, (double)points[p][c], sum);
+                CHECK_MSG(fabs((double)points[p][c] - sum) <= 1e-6 * size,
+                          "stride %d, n %d, channel %d, point %d: %g, not %g", form->stride, n, c, p,
+                          (double)points[p][c], sum);
             }
+    }
+}
+
+static void they_convolve(void)
+{
+    form_convolves(&ls_winograd_unstrided);
+    form_convolves(&ls_winograd_strided);
+}
+
+/* All terms belong to one sum, in order. */
+static void strides_have_forms(void)
+{
+    CHECK(ls_winograd_form_of((int64_t[]){1, 1}) == &ls_winograd_unstrided);
+    CHECK(ls_winograd_form_of((int64_t[]){2, 2}) == &ls_winograd_strided);
+    CHECK(!ls_winograd_form_of((int64_t[]){1, 2}) && !ls_winograd_form_of((int64_t[]){2, 1}));
+    CHECK(!ls_winograd_form_of((int64_t[]){3, 3}));
+    for (int64_t stride = 1; stride <= 2; stride++) {
+        const ls_winograd_form *form = ls_winograd_form_of((int64_t[]){stride, stride});
+        CHECK(form->stride == stride && form->side == stride + 3 && form->terms == form->side * form->side);
+        CHECK(form->first[0] == 0 && form->first[form->sums] == form->terms);
+        for (int i = 0; i < form->sums; i++) CHECK(form->first[i] < form->first[i + 1]);
     }
 }
 
@@ -79,9 +107,9 @@ static void they_give_gradients_of_weights(void)
 /* Not a number is written beyond the channels. */
 static void bits_are_those_of_the_reference(void)
 {
-    static float x[16][MOST], here[16][APART], there[16][APART];
-    const float *from[16];
-    lines(x, from, 16, 3);
+    static float x[25][MOST], here[25][APART], there[25][APART];
+    const float *from[25];
+    lines(x, from, 25, 3);
     for (int n = 1; n <= MOST; n++) {
         float *to_here[9], *to_there[9];
         for (int i = 0; i < 9; i++) to_here[i] = here[i], to_there[i] = there[i];
@@ -102,12 +130,22 @@ static void bits_are_those_of_the_reference(void)
         ls_winograd()->dweights(to_here, x[0], MOST, n);
         ls_winograd_ref.dweights(to_there, x[0], MOST, n);
         CHECK(memcmp(here, there, sizeof here) == 0);
+        ls_winograd()->strided_pixels(here[0], APART, from, n);
+        ls_winograd_ref.strided_pixels(there[0], APART, from, n);
+        CHECK(memcmp(here, there, sizeof here) == 0);
+        ls_winograd()->strided_weights(here[0], APART, from, n);
+        ls_winograd_ref.strided_weights(there[0], APART, from, n);
+        CHECK(memcmp(here, there, sizeof here) == 0);
+        ls_winograd()->strided_points(to_here, x[0], MOST, n);
+        ls_winograd_ref.strided_points(to_there, x[0], MOST, n);
+        CHECK(memcmp(here, there, sizeof here) == 0);
     }
 }
 
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
+    CHECK_RUN(strides_have_forms);
     for (int isa = 0; isa < LS_ISA_COUNT; isa++) {
         if (!ls_isa_usable((ls_isa)isa)) continue;
         ls_isa_cap((ls_isa)isa);

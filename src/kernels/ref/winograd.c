@@ -54,5 +54,45 @@ static void dweights(float *const *dtap, const float *term, int64_t distance, in
     }
 }
 
-const ls_winograd_table ls_winograd_ref = {
-    .pixels = pixels, .weights = weights, .points = points, .dpoints = dpoints, .dweights = dweights};
+static void strided_pixels(float *term, int64_t distance, const float *const *pixel, int64_t n)
+{
+    for (int64_t c = 0; c < n; c++) {
+        float x[5][5];
+        EACH(i, 25) x[i / 5][i % 5] = pixel[i][c];
+        transform_strided_row(x[2], NULL);
+        EACH(i, 5)
+        {
+            if (i != 2) transform_strided_row(x[i], i % 2 ? NULL : x[2]);
+        }
+        EACH(i, 25) term[strided_term[i / 5][i % 5] * distance + c] = x[i / 5][i % 5];
+    }
+}
+
+static void strided_weights(float *term, int64_t distance, const float *const *tap, int64_t n)
+{
+    for (int64_t c = 0; c < n; c++) {
+        float w[3][3], to[5][5];
+        EACH(i, 9) w[i / 3][i % 3] = tap[i][c];
+        transform_strided_weights(w, to);
+        EACH(i, 25) term[strided_term[i / 5][i % 5] * distance + c] = to[i / 5][i % 5];
+    }
+}
+
+static void strided_points(float *const *point, const float *sum, int64_t distance, int64_t n)
+{
+    for (int64_t c = 0; c < n; c++) {
+        float m[3][3], to[2][2];
+        EACH(i, 9) m[i / 3][i % 3] = sum[i * distance + c];
+        transform_strided_sums(m, to);
+        EACH(i, 4) point[i][c] = to[i / 2][i % 2];
+    }
+}
+
+const ls_winograd_table ls_winograd_ref = {.pixels = pixels,
+                                           .weights = weights,
+                                           .points = points,
+                                           .dpoints = dpoints,
+                                           .dweights = dweights,
+                                           .strided_pixels = strided_pixels,
+                                           .strided_weights = strided_weights,
+                                           .strided_points = strided_points};
