@@ -247,18 +247,31 @@ static void pixels_in_place(void)
 }
 
 /* Products of terms: images of odd sizes and of one row, borders of every width and of none, channels that are not
- * whole vectors or panels, several blocks of tiles and strips of columns, parts of tiles, groups; and kernels of other
- * sizes of which a phase has 3 x 3 taps. Nothing beyond the images is read, and nothing that was left in memory is
- * seen. */
+ * whole vectors or panels, several blocks of tiles and strips of columns, parts of tiles, groups; kernels of other
+ * sizes of which a phase has 3 x 3 taps; strides of two, whose last tiles may exist in part, and of two in one
+ * dimension only. Nothing beyond the images is read, and nothing that was left in memory is seen. */
 static void products_of_terms(void)
 {
-    static const conv_case some[] = {
-        {2, 32, 40, 9, 7, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}},   {1, 37, 35, 6, 10, 1, {3, 3}, {1, 1}, {0, 0}, {1, 1}},
-        {3, 33, 90, 1, 20, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}},  {1, 130, 32, 8, 8, 1, {3, 3}, {1, 1}, {2, 0}, {1, 1}},
-        {2, 64, 66, 5, 6, 2, {3, 3}, {1, 1}, {1, 2}, {1, 1}},   {1, 32, 32, 26, 27, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
-        {1, 32, 32, 16, 14, 1, {5, 5}, {2, 2}, {2, 2}, {1, 1}}, {1, 32, 36, 12, 11, 1, {3, 3}, {2, 2}, {2, 2}, {2, 2}},
-        {40, 40, 34, 3, 4, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}},  {150, 32, 33, 4, 3, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
-        {17, 32, 33, 15, 16, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}}};
+    static const conv_case some[] = {{2, 32, 40, 9, 7, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+                                     {1, 37, 35, 6, 10, 1, {3, 3}, {1, 1}, {0, 0}, {1, 1}},
+                                     {3, 33, 90, 1, 20, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+                                     {1, 130, 32, 8, 8, 1, {3, 3}, {1, 1}, {2, 0}, {1, 1}},
+                                     {2, 64, 66, 5, 6, 2, {3, 3}, {1, 1}, {1, 2}, {1, 1}},
+                                     {1, 32, 32, 26, 27, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+                                     {1, 32, 32, 16, 14, 1, {5, 5}, {2, 2}, {2, 2}, {1, 1}},
+                                     {1, 32, 36, 12, 11, 1, {3, 3}, {2, 2}, {2, 2}, {2, 2}},
+                                     {40, 40, 34, 3, 4, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+                                     {150, 32, 33, 4, 3, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+                                     {2, 32, 40, 8, 26, 1, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
+                                     {1, 37, 35, 9, 14, 1, {3, 3}, {2, 2}, {0, 0}, {1, 1}},
+                                     {3, 33, 90, 1, 24, 1, {3, 3}, {2, 2}, {2, 2}, {1, 1}},
+                                     {1, 130, 32, 7, 9, 1, {3, 3}, {2, 2}, {1, 2}, {1, 1}},
+                                     {2, 64, 66, 8, 7, 2, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
+                                     {1, 32, 32, 54, 53, 1, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
+                                     {40, 40, 34, 4, 3, 1, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
+                                     {1, 32, 33, 8, 8, 1, {3, 3}, {2, 1}, {1, 1}, {1, 1}},
+                                     {1, 33, 32, 8, 9, 1, {3, 3}, {1, 2}, {1, 0}, {1, 1}},
+                                     {17, 32, 33, 15, 16, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}}};
     for (size_t c = 0; c < sizeof some / sizeof *some; c++)
         for (int which = 0; which < 3; which++) {
             int orders = (3 * (int)c + which) % 8;
@@ -293,13 +306,12 @@ static void results_of(const conv_tensors *t, int workers, float *result[3])
 
 /* Neither on the number of workers, each of whom sums over parts of the tiles alone or, if these are three, together
  * with the others, nor, but for the gradient of the weights, on the other images of a batch. */
-static void products_of_terms_do_not_depend_on_company(void)
+static void check_company(const conv_case *several)
 {
-    enum { IMAGES = 30 };
-    static const conv_case several = {IMAGES, 33, 70, 15, 17, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}};
-    conv_case last = several;
+    const int64_t before = several->n - 1; /* images before the last */
+    conv_case last = *several;
     last.n = 1;
-    conv_tensors t = conv_new(&several, LS_F32, LS_F32, LS_F32, 0), of_last = t;
+    conv_tensors t = conv_new(several, LS_F32, LS_F32, LS_F32, 0), of_last = t;
     const ls_operand *view[] = {&t.y.view, &t.x.view, &t.w.view};
     float *one[3], *more[3], *alone[3];
     results_of(&t, 1, one);
@@ -312,41 +324,68 @@ static void products_of_terms_do_not_depend_on_company(void)
     }
     of_last.what = &last;
     of_last.x.view.dim[0] = of_last.y.view.dim[0] = 1;
-    of_last.x.view.data = (float *)t.x.view.data + (IMAGES - 1) * t.x.view.stride[0];
-    of_last.y.view.data = (float *)t.y.view.data + (IMAGES - 1) * t.y.view.stride[0];
+    of_last.x.view.data = (float *)t.x.view.data + before * t.x.view.stride[0];
+    of_last.y.view.data = (float *)t.y.view.data + before * t.y.view.stride[0];
     results_of(&of_last, 1, alone);
     for (int which = 0; which < 3; which++) {
         int64_t image = view[which]->stride[0];
-        if (which < 2)
-            CHECK(memcmp(one[which] + (IMAGES - 1) * image, alone[which], (size_t)image * sizeof(float)) == 0);
+        if (which < 2) CHECK(memcmp(one[which] + before * image, alone[which], (size_t)image * sizeof(float)) == 0);
         free(one[which]);
         free(alone[which]);
     }
     conv_free(&t);
 }
 
-/* Tap by tap, a kernel that copies pixels copies their bits, large ones beside small ones too. */
-static void products_of_terms_can_be_turned_off(void)
+static void products_of_terms_do_not_depend_on_company(void)
 {
-    static const conv_case copying = {1, 32, 32, 6, 6, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}};
-    conv_tensors t = conv_new(&copying, LS_F32, LS_F32, LS_F32, 0);
+    check_company(&(conv_case){30, 33, 70, 15, 17, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}});
+    check_company(&(conv_case){5, 33, 70, 16, 19, 1, {3, 3}, {2, 2}, {1, 1}, {1, 1}});
+}
+
+/* Does a convolution whose kernel is one tap copy the bits of the pixels that this tap sees? */
+static bool copies(const conv_tensors *t, int64_t tap)
+{
+    const conv_case *k = t->what;
     float *result[3];
+    bool same = true;
+    results_of(t, 2, result);
+    ls_operand y = t->y.view;
+    y.data = result[0];
+    for (int64_t i = 0; i < t->out[0] * t->out[1]; i++)
+        for (int64_t c = 0; c < k->c; c++) {
+            int64_t h = i / t->out[1], w = i % t->out[1];
+            int64_t seen[] = {h * k->stride[0] - k->padding[0] + tap, w * k->stride[1] - k->padding[1] + tap};
+            same = same && get_at(&y, offset_at(&y, 0, c, h, w)) ==
+                               get_at(&t->x.view, offset_at(&t->x.view, 0, c, seen[0], seen[1]));
+        }
+    for (int i = 0; i < 3; i++) free(result[i]);
+    return same;
+}
+
+/* Tap by tap, a kernel that copies pixels copies their bits, large ones beside small ones too. */
+static void check_turned_off(const conv_case *copying, int64_t tap)
+{
+    conv_tensors t = conv_new(copying, LS_F32, LS_F32, LS_F32, 0);
     for (int64_t i = 0; i < numel(&t.x.view); i++) set_at(&t.x.view, i, i % 7 ? 1e-3 + 1e-6 * (double)i : 1e6);
     for (int64_t i = 0; i < numel(&t.w.view); i++) set_at(&t.w.view, i, 0);
-    for (int64_t c = 0; c < copying.c; c++) set_at(&t.w.view, offset_at(&t.w.view, c, c, 1, 1), 1);
+    for (int64_t c = 0; c < copying->c; c++) set_at(&t.w.view, offset_at(&t.w.view, c, c, tap, tap), 1);
     for (int off = 0; off < 2; off++) {
         ls_parallel_stop();
         if (off) setenv("LOCKSTEP_WINOGRAD", "0", 1);
         else unsetenv("LOCKSTEP_WINOGRAD");
         ls_config_reload();
-        results_of(&t, 2, result);
-        CHECK((memcmp(result[0], t.x.view.data, (size_t)numel(&t.x.view) * sizeof(float)) == 0) == off);
-        for (int i = 0; i < 3; i++) free(result[i]);
+        CHECK(copies(&t, tap) == off);
     }
     unsetenv("LOCKSTEP_WINOGRAD");
     ls_parallel_stop();
     ls_config_reload();
     conv_free(&t);
+}
+
+static void products_of_terms_can_be_turned_off(void)
+{
+    check_turned_off(&(conv_case){1, 32, 32, 6, 6, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}}, 1);
+    check_turned_off(&(conv_case){1, 32, 32, 9, 9, 1, {3, 3}, {2, 2}, {0, 0}, {1, 1}}, 0);
 }
 
 /* Weights from pixels in place: parts of the points, chunks of a part, blocks of weights, and channels that are not
@@ -484,9 +523,39 @@ static void check_packed_weights(const conv_case *what, ls_dtype type)
 
 static void packed_weights(void)
 {
-    static const conv_case by_terms = {1, 32, 34, 6, 6, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}};
+    static const conv_case by_terms[] = {{1, 32, 34, 6, 6, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+                                         {1, 32, 34, 8, 8, 1, {3, 3}, {2, 2}, {1, 1}, {1, 1}}};
     check_packed_weights(&cases[3], LS_BF16);
-    check_packed_weights(&by_terms, LS_F32);
+    check_packed_weights(&by_terms[0], LS_F32);
+    check_packed_weights(&by_terms[1], LS_F32);
+}
+
+/* The same weights with and without stride, by terms and by taps, in turn: none takes what another has packed. */
+static void packed_weights_of_several_strides(void)
+{
+    static const conv_case turns[] = {{1, 32, 34, 8, 8, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+                                      {1, 32, 34, 8, 8, 1, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
+                                      {1, 32, 34, 8, 8, 1, {3, 3}, {1, 2}, {1, 1}, {1, 1}}};
+    enum { TURNS = sizeof turns / sizeof *turns };
+    ls_derived derived = {0};
+    conv_tensors t[TURNS];
+    for (int i = 0; i < TURNS; i++) t[i] = conv_new(&turns[i], LS_F32, LS_F32, LS_F32, 2);
+    operand own[TURNS];
+    for (int i = 0; i < TURNS; i++) own[i] = t[i].w;
+    own[0].view.derived = &derived;
+    for (int i = 0; i < TURNS; i++) t[i].w = own[0];
+    for (int step = 0; step < 3 * 2 * TURNS; step++) {
+        check_conv(&t[step % TURNS], 0, LS_F32, false, false);
+        check_conv(&t[step % TURNS], 1, LS_F32, false, false);
+        if (step % (3 * TURNS) != 3 * TURNS - 1) continue; /* used again, and kept by all */
+        for (int64_t i = 0; i < numel(&own[0].view); i += 7) set_at(&own[0].view, i, coarse_noise((uint64_t)step, i));
+        derived.version++;
+    }
+    derived.release(derived.form);
+    for (int i = 0; i < TURNS; i++) {
+        t[i].w = own[i];
+        conv_free(&t[i]);
+    }
 }
 
 int main(int argc, char **argv)
@@ -507,5 +576,6 @@ int main(int argc, char **argv)
     CHECK_RUN_ISAS(groups_end_with_the_image);
     CHECK_RUN_ISAS(gradients_of_weights_end_with_the_images);
     CHECK_RUN_ISAS(packed_weights);
+    CHECK_RUN_ISAS(packed_weights_of_several_strides);
     return check_done();
 }

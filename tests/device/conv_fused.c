@@ -23,7 +23,11 @@ static const fused_case cases[] = {
     {5, 64, 96, 11, 13, 1, 1, 0, 1, true, false, true, true}, /* widens */
     {4, 32, 90, 17, 10, 1, 2, 0, 1, true, true, false, true}, /* widens, with gaps and a panel in part */
     {2, 32, 33, 3, 4, 1, 1, 0, 1, true, false, false, false},
-    {1, 128, 70, 9, 8, 3, 1, 1, 1, false, true, true, true}, /* deep: panels of weights one after the other */
+    {1, 128, 70, 9, 8, 3, 1, 1, 1, false, true, true, true},  /* deep: panels of weights one after the other */
+    {3, 32, 70, 12, 11, 3, 2, 1, 1, false, true, true, true}, /* strided, in f32 by products of terms: even sizes */
+    {2, 64, 96, 12, 8, 3, 2, 1, 2, false, false, false, true},
+    {3, 32, 40, 16, 25, 3, 2, 1, 1, true, true, true, true}, /* and an odd one */
+    {2, 64, 96, 12, 11, 3, 2, 1, 2, true, false, true, false},
 };
 
 enum { X, W, BIAS, WEIGHT, SHIFT, MEAN, VAR, RESIDUAL, Y, RUNNING_MEAN, RUNNING_VAR, OPERANDS };
@@ -35,9 +39,10 @@ typedef struct fused {
     operand operand[OPERANDS];
 } fused;
 
+static const int nhwc[] = {0, 2, 3, 1}, line[] = {0};
+
 static fused fused_new(const fused_case *what, ls_dtype dtype)
 {
-    static const int nhwc[] = {0, 2, 3, 1};
     fused f = {.what = what};
     for (int d = 0; d < 2; d++)
         f.out[d] = ((d ? what->w : what->h) + 2 * what->padding - what->kernel) / what->stride + 1;
@@ -45,7 +50,7 @@ static fused fused_new(const fused_case *what, ls_dtype dtype)
     f.operand[W] =
         operand_coarse(dtype, LS_SHAPE(what->o, what->c / what->groups, what->kernel, what->kernel), nhwc, 1);
     for (int i = BIAS; i < OPERANDS; i++)
-        f.operand[i] = operand_coarse(i < RUNNING_MEAN ? LS_F32 : LS_F64, LS_SHAPE(what->o), (int[]){0}, 1);
+        f.operand[i] = operand_coarse(i < RUNNING_MEAN ? LS_F32 : LS_F64, LS_SHAPE(what->o), line, 1);
     for (int64_t o = 0; o < what->o; o++) set(&f.operand[VAR], o, 1 + fabs(get(&f.operand[VAR], o)));
     operand_free(&f.operand[Y]);
     operand_free(&f.operand[RESIDUAL]);
@@ -214,6 +219,28 @@ static void moments_of_constants_are_those_of_what_is_stored(void)
         }
         fused_free(&f);
     }
+}
+
+/* In f32, by products of terms. */
+static void moments_do_not_depend_on_the_number_of_workers(void)
+{
+    for (int stride = 1; stride <= 2; stride++) {
+        fused_case many = {9, 32, 72, 32, 32, 3, stride, 1, 1, true, true, false, false};
+        fused one = fused_new(&many, LS_F32), more = one;
+        ls_parallel_set_width(1);
+        moments_run(&one);
+        for (int i = Y; i < OPERANDS; i++)
+            more.operand[i] =
+                operand_coarse(one.operand[i].view.dtype, shape_of(&one.operand[i]), i == Y ? nhwc : line, 1);
+        for (int workers = 2; workers <= 4; workers++) {
+            ls_parallel_set_width(workers);
+            moments_run(&more);
+            for (int i = Y; i < OPERANDS; i++) CHECK(same_bits(&one.operand[i], &more.operand[i]));
+        }
+        for (int i = Y; i < OPERANDS; i++) operand_free(&more.operand[i]);
+        fused_free(&one);
+    }
+    ls_parallel_set_width(0);
 }
 
 /* ---- a watched kernel in the engine ------------------------------------------------------------------------------ */
@@ -430,6 +457,7 @@ int main(int argc, char **argv)
     CHECK_RUN_ISAS(every_case);
     CHECK_RUN_ISAS(convolutions_give_their_moments);
     CHECK_RUN_ISAS(moments_of_constants_are_those_of_what_is_stored);
+    CHECK_RUN_ISAS(moments_do_not_depend_on_the_number_of_workers);
     CHECK_RUN(kernels_finish_rows);
     CHECK_RUN(kernels_gather_moments);
     CHECK_RUN(kernels_gather_moments_of_plain_convolutions);

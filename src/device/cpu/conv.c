@@ -21,8 +21,8 @@
 /* ---- Weights ----------------------------------------------------------------------------------------------------- */
 
 /* w as lines of contiguous input channels [o, kh, kw][c], or [o][kh, kw, c] if taps are joined. Weights in another
- * layout are copied on first use, and converted for the kernel on the way. Of 3 x 3 taps, 4 x 4 terms may be wanted
- * instead (kernels/winograd.h). */
+ * layout are copied on first use, and converted for the kernel on the way. Of 3 x 3 taps, the terms of a form may be
+ * wanted instead (kernels/winograd.h). */
 typedef struct weights {
     const ls_operand *operand;
     const ls_gemm_kernel *kernel;
@@ -32,8 +32,8 @@ typedef struct weights {
     int64_t o_stride, tap_stride[2];
     int64_t width; /* taps of a row */
     bool ready;
-    bool terms;
-    bool back; /* terms of taps in reverse order */
+    const ls_winograd_form *form; /* NULL: taps are wanted */
+    bool back;                    /* terms of taps in reverse order */
 } weights;
 
 static weights weights_of(const ls_operand *w, const ls_gemm_kernel *kernel, bool together, void *copy)
@@ -61,9 +61,11 @@ static bool has_terms(const ls_operand *w)
     return w->dim[2] == 3 && w->dim[3] == 3 && w->dtype == LS_F32;
 }
 
-static size_t weights_space(const ls_operand *w)
+/* `form`: whose terms may be wanted, or NULL. */
+static size_t weights_space(const ls_operand *w, const ls_winograd_form *form)
 {
-    return lines_space(w) + (has_terms(w) ? (size_t)(w->dim[0] * w->dim[1]) * LS_WINOGRAD_TERMS * sizeof(float) : 0);
+    int64_t terms = form && has_terms(w) ? form->terms : 0;
+    return lines_space(w) + (size_t)ls_f32_bytes(w->dim[0] * w->dim[1] * terms);
 }
 
 #define BLOCK 64 /* taps and channels transposed at a time, in L1 */
@@ -111,6 +113,7 @@ static void make_terms(void *arg, int64_t begin, int64_t end)
 {
     const weights *self = arg;
     int64_t channels = self->operand->dim[1];
+    ls_winograd_transforms transforms = ls_winograd_transforms_of(self->form);
     const float *tap[9];
     for (int64_t o = begin; o < end; o++) {
         for (int i = 0; i < 9; i++) {
@@ -118,7 +121,7 @@ static void make_terms(void *arg, int64_t begin, int64_t end)
             tap[i] = (const float *)self->data + o * self->o_stride + seen / 3 * self->tap_stride[0] +
                      seen % 3 * self->tap_stride[1];
         }
-        ls_winograd()->weights(terms_of(self) + o * LS_WINOGRAD_TERMS * channels, channels, tap, channels);
+        transforms.weights(terms_of(self) + o * self->form->terms * channels, channels, tap, channels);
     }
 }
 
@@ -142,9 +145,9 @@ static void weights_prepare(weights *self)
         weights_become(self, self->copy, w->dim[2], w->dim[3]);
         self->ready = true;
     }
-    if (self->terms && self->width != LS_WINOGRAD_SIDE) {
+    if (self->form && self->width != self->form->side) {
         ls_parallel_for(w->dim[0], together, make_terms, self);
-        weights_become(self, terms_of(self), LS_WINOGRAD_SIDE, LS_WINOGRAD_SIDE);
+        weights_become(self, terms_of(self), self->form->side, self->form->side);
     }
 }
 
@@ -154,7 +157,8 @@ static int64_t pair(int64_t a, int64_t b)
     return (int64_t)((uint64_t)a << 32 | (uint32_t)b);
 }
 
-/* Distinguishes packed forms of the same weights, besides what the engine knows. */
+/* Distinguishes packed forms of the same weights, besides what the engine knows: taps, and terms of one form or
+ * another, are different numbers of segments, or of lines. */
 static ls_gemm_key weights_key(const ls_operand *w, int purpose, int64_t first_o, const ls_phase *phase)
 {
     ls_gemm_key key = {{0}};
@@ -303,11 +307,11 @@ void ls_conv_finish_sink(const ls_conv_finish *finish, const ls_conv *conv, cons
     sink->how.activation = finish->activation;
 }
 
-/* Are products of terms faster? */
-static bool by_terms(const ls_walk *walk, const ls_operand *w, const ls_gemm_kernel *kernel, int64_t channels,
-                     int64_t columns)
+/* The form of products of terms, if they are faster; otherwise NULL. */
+static const ls_winograd_form *form_of(const ls_walk *walk, const ls_operand *w, const ls_gemm_kernel *kernel,
+                                       int64_t channels, int64_t columns)
 {
-    return has_terms(w) && ls_conv_winograd_suits(walk, kernel, channels, columns);
+    return has_terms(w) ? ls_conv_winograd_form(walk, kernel, channels, columns) : NULL;
 }
 
 /* ---- Operators --------------------------------------------------------------------------------------------------- */
@@ -319,7 +323,7 @@ bool ls_conv_gathers(const ls_call *call)
     const ls_gemm_kernel *kernel = ls_gemm_choose(conv.compute, -1, conv.group_o);
     if (is_depthwise(&conv) || ls_conv_pixels_space(x)) return false;
     ls_walk over_x = ls_walk_forward(&conv, ls_pixels_of(x));
-    if (by_terms(&over_x, call->in[1], kernel, conv.group_c, conv.group_o)) return true;
+    if (form_of(&over_x, call->in[1], kernel, conv.group_c, conv.group_o)) return true;
     return kernel->in_place_finishes && ls_conv_direct_suits(&over_x, kernel, conv.group_c, conv.group_o);
 }
 
@@ -327,7 +331,8 @@ size_t ls_conv_run_space(const ls_call *call)
 {
     const ls_operand *x = call->in[0], *w = call->in[1];
     ls_conv conv = ls_conv_of(call, x, w, call->out[0]);
-    return (size_t)ls_conv_columns_space(&conv) + ls_conv_pixels_space(x) + weights_space(w);
+    return (size_t)ls_conv_columns_space(&conv) + ls_conv_pixels_space(x) +
+           weights_space(w, ls_winograd_form_of(conv.window.stride));
 }
 
 ls_status ls_conv_run(const ls_call *call, const ls_conv_finish *finish, const ls_conv_moments *moments, void *memory,
@@ -344,17 +349,17 @@ ls_status ls_conv_run(const ls_call *call, const ls_conv_finish *finish, const l
     ls_walk over_x = ls_walk_forward(&conv, ls_conv_pixels(x, &space)), over_y = ls_walk_over(ls_pixels_of(y)),
             over_residual = {0};
     if (finish->residual) over_residual = ls_walk_over(ls_pixels_of(finish->residual));
-    bool winograd = by_terms(&over_x, w, kernel, conv.group_c, conv.group_o);
-    bool direct = !winograd && ls_conv_direct_suits(&over_x, kernel, conv.group_c, conv.group_o);
-    bool together = !winograd && !direct && ls_conv_is_narrow(&conv);
+    const ls_winograd_form *form = form_of(&over_x, w, kernel, conv.group_c, conv.group_o);
+    bool direct = !form && ls_conv_direct_suits(&over_x, kernel, conv.group_c, conv.group_o);
+    bool together = !form && !direct && ls_conv_is_narrow(&conv);
     int64_t taps = conv.window.kernel[0] * conv.window.kernel[1], line_taps = together ? taps : 1;
     if (direct && conv.group_c < kernel->kr && conv.window.dilation[1] == 1) line_taps = conv.window.kernel[1];
-    int64_t segments = winograd ? LS_WINOGRAD_TERMS : taps / line_taps, length = conv.group_c * line_taps;
+    int64_t segments = form ? form->terms : taps / line_taps, length = conv.group_c * line_taps;
     conv_job shared = {.conv = &conv,
                        .weights = weights_of(w, kernel, line_taps > 1, space.next),
                        .together = together,
                        .line_taps = line_taps};
-    shared.weights.terms = winograd;
+    shared.weights.form = form;
     ls_status status = LS_OK;
     for (int64_t g = 0; g < conv.window.groups && status == LS_OK; g++) {
         shared.first_o = g * conv.group_o;
@@ -387,7 +392,7 @@ ls_status ls_conv_run(const ls_call *call, const ls_conv_finish *finish, const l
             of_group = (ls_conv_moments){moments->mean + shared.first_o, moments->m2 + shared.first_o, moments->only};
             how.moments = &of_group;
         }
-        if (winograd) status = ls_conv_winograd_run(&job, &how, why);
+        if (form) status = ls_conv_winograd_run(&job, &how, why);
         else if (direct) status = ls_conv_direct_run(&job, &how, why);
         else status = ls_gemm_run(&job, why);
     }
@@ -413,12 +418,13 @@ ls_status ls_cpu_conv2d(const ls_call *call, ls_message *why)
 }
 
 /* Dinput by terms: taps see pixels of dy from the last to the first, terms in their order. */
-static void see_terms(conv_job *job)
+static void see_terms(conv_job *job, const ls_winograd_form *form)
 {
     ls_phase *phase = &job->phase;
-    job->weights.terms = job->weights.back = true;
+    job->weights.form = form;
+    job->weights.back = true;
     for (int d = 0; d < 2; d++) {
-        phase->walk.taps[d] = LS_WINOGRAD_SIDE;
+        phase->walk.taps[d] = form->side;
         phase->first[d] = 0;
         phase->step[d] = 1;
     }
@@ -432,7 +438,8 @@ ls_status ls_cpu_conv2d_dinput(const ls_call *call, ls_message *why)
     ls_conv conv = ls_conv_of(call, dx, w, dy);
     if (is_depthwise(&conv)) return ls_conv_depthwise_dinput(call, &conv, why);
     const ls_gemm_kernel *kernel = ls_gemm_choose(conv.compute, -1, conv.group_c);
-    ls_conv_space space = {ls_scratch((ls_worker){0, 1}, 2, ls_conv_pixels_space(dy) + weights_space(w))};
+    size_t bytes = ls_conv_pixels_space(dy) + weights_space(w, &ls_winograd_unstrided); /* phases have no stride */
+    ls_conv_space space = {ls_scratch((ls_worker){0, 1}, 2, bytes)};
     if (!space.next) return ls_conv_out_of_memory(why);
     ls_pixels from = ls_conv_pixels(dy, &space), to = ls_pixels_of(dx);
     conv_job shared = {.conv = &conv, .weights = weights_of(w, kernel, false, space.next)};
@@ -446,8 +453,8 @@ ls_status ls_cpu_conv2d_dinput(const ls_call *call, ls_message *why)
         shared.over = ls_walk_from_channel(shared.phase.walk, shared.first_o);
         shared.out =
             ls_walk_from_channel(ls_phase_points(&conv, to, &shared.phase, phase_h, phase_w), g * conv.group_c);
-        bool winograd = by_terms(&shared.over, w, kernel, conv.group_o, conv.group_c);
-        if (winograd) see_terms(&shared);
+        const ls_winograd_form *form = form_of(&shared.over, w, kernel, conv.group_o, conv.group_c);
+        if (form) see_terms(&shared, form);
         int64_t taps = shared.phase.walk.taps[0] * shared.phase.walk.taps[1];
         if (!taps && conv.accumulate) continue;
         ls_gemm_job job = {
@@ -472,7 +479,7 @@ ls_status ls_cpu_conv2d_dinput(const ls_call *call, ls_message *why)
             .key = weights_key(w, LS_OP_conv2d_dinput, shared.first_o, &shared.phase),
         };
         ls_conv_direct how = {.walk = &shared.over, .channels = conv.group_o, .taps_in_line = 1};
-        if (winograd) status = ls_conv_winograd_run(&job, &how, why);
+        if (form) status = ls_conv_winograd_run(&job, &how, why);
         else if (ls_conv_direct_suits(&shared.over, kernel, conv.group_o, conv.group_c))
             status = ls_conv_direct_run(&job, &how, why);
         else status = ls_gemm_run(&job, why);

@@ -3,6 +3,7 @@
 #define LOCKSTEP_DEVICE_CPU_CONV_H
 
 #include "device/cpu/gemm.h"
+#include "kernels/winograd.h"
 
 static inline int64_t ls_f32_bytes(int64_t numbers)
 {
@@ -145,9 +146,11 @@ bool ls_conv_direct_suits(const ls_walk *walk, const ls_gemm_kernel *kernel, int
 bool ls_conv_direct_finishes(const ls_gemm_job *job);
 ls_status ls_conv_direct_run(ls_gemm_job *job, const ls_conv_direct *how, ls_message *why);
 
-/* conv_winograd.c: the same in f32, on every CPU, for 3 x 3 taps side by side: B of the job holds the terms of the
- * weights (kernels/winograd.h), one segment of k each, where it would hold their taps. */
-bool ls_conv_winograd_suits(const ls_walk *walk, const ls_gemm_kernel *kernel, int64_t channels, int64_t columns);
+/* conv_winograd.c: the same in f32, on every CPU, for 3 x 3 taps side by side and a stride of one or two: B of the job
+ * holds the terms of the weights (kernels/winograd.h), one segment of k each, where it would hold their taps. The first
+ * function gives the form of that, that of the walk's stride, or NULL if sums over taps are faster or all there is. */
+const ls_winograd_form *ls_conv_winograd_form(const ls_walk *walk, const ls_gemm_kernel *kernel, int64_t channels,
+                                              int64_t columns);
 /* The tiles of the points of a walk: at a tile, tap i sees pixel i. */
 ls_walk ls_conv_winograd_tiles(const ls_walk *walk);
 ls_status ls_conv_winograd_run(ls_gemm_job *job, const ls_conv_direct *how, ls_message *why);

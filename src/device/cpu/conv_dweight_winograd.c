@@ -309,7 +309,8 @@ bool ls_conv_dweight_by_terms(const ls_conv *conv, const ls_call *call)
         if (call->in[i]->dtype != LS_F32) return false;
     if (conv->compute != LS_F32 || call->out[0]->dtype != LS_F32 || conv->window.groups != 1 || !conv->n) return false;
     ls_walk walk = ls_walk_forward(conv, ls_pixels_of(call->in[1]));
-    return ls_conv_winograd_suits(&walk, ls_gemm_kernels(LS_F32)[0], conv->group_c, conv->group_o);
+    return ls_conv_winograd_form(&walk, ls_gemm_kernels(LS_F32)[0], conv->group_c, conv->group_o) ==
+           &ls_winograd_unstrided;
 }
 
 /* The points of a tile, as pixels of dy that taps see; those that do not exist are beyond it. */
