@@ -1,6 +1,7 @@
 /* conv.c - conv2d and its gradients against plain loops in double: strides, padding, dilation, groups, depthwise, both
  * memory orders of images and weights, all types, every ISA, one worker and two; and packed weights. */
 #include "base/config.h"
+#include "base/cpus.h"
 #include "base/memory.h"
 #include "operands.h"
 
@@ -244,6 +245,40 @@ static void pixels_in_place(void)
                 check_conv(&t, which, type, variant & 2, which == 0 && variant & 2);
                 conv_free(&t);
             }
+}
+
+/* Pixels at distances at which they drive each other out of a small L1: spread there, and packed where there are many
+ * columns; images of fewer points than a tile has, groups, copies. L1 does not change a bit. */
+static void pixels_that_meet_in_l1(void)
+{
+    static const conv_case some[] = {{2, 1024, 40, 9, 13, 1, {1, 1}, {1, 1}, {0, 0}, {1, 1}},
+                                     {1, 1024, 33, 2, 3, 1, {1, 1}, {1, 1}, {0, 0}, {1, 1}},
+                                     {1, 2032, 34, 3, 9, 2, {1, 1}, {1, 1}, {0, 0}, {1, 1}},
+                                     {1, 2048, 34, 3, 9, 2, {1, 1}, {1, 1}, {0, 0}, {1, 1}},
+                                     {2, 35, 1024, 3, 5, 1, {1, 1}, {1, 1}, {0, 0}, {1, 1}},
+                                     {1, 1024, 770, 1, 3, 1, {1, 1}, {1, 1}, {0, 0}, {1, 1}},
+                                     {1, 512, 33, 3, 12, 1, {1, 2}, {1, 2}, {0, 1}, {1, 1}}};
+    const size_t count = sizeof some / sizeof *some;
+    for (size_t c = 0; c < count; c++)
+        for (int variant = 0; variant < (c + 1 == count ? 8 : 4); variant++) {
+            ls_dtype type = variant & 4 ? LS_BF16 : LS_F32;
+            int which = variant & 1;
+            conv_tensors t = conv_new(&some[c], type, LS_F32, type, 2);
+            const operand *out = which ? &t.x : &t.y;
+            char *before = malloc(out->bytes), *small = malloc(out->bytes);
+            memcpy(before, out->memory, out->bytes);
+            ls_cpus_pretend_l1(32 << 10);
+            check_conv(&t, which, type, variant & 2, !which && variant & 2);
+            memcpy(small, out->memory, out->bytes);
+            memcpy(out->memory, before, out->bytes);
+            ls_cpus_pretend_l1(48 << 10);
+            check_conv(&t, which, type, variant & 2, !which && variant & 2);
+            CHECK(!memcmp(small, out->memory, out->bytes));
+            ls_cpus_pretend_l1(-1);
+            free(before);
+            free(small);
+            conv_free(&t);
+        }
 }
 
 /* Products of terms: images of odd sizes and of one row, borders of every width and of none, channels that are not
@@ -530,6 +565,35 @@ static void packed_weights(void)
     check_packed_weights(&by_terms[1], LS_F32);
 }
 
+/* Weights that begin where others do, and have 3 x 3 of their taps: terms are not taken for as many taps. */
+static void packed_weights_of_a_part(void)
+{
+    static const conv_case turns[] = {{1, 32, 34, 8, 8, 1, {5, 5}, {1, 1}, {0, 0}, {1, 1}},
+                                      {1, 32, 34, 8, 8, 1, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
+                                      {1, 32, 34, 8, 8, 1, {4, 4}, {1, 1}, {0, 0}, {1, 1}},
+                                      {1, 32, 34, 8, 8, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}}};
+    enum { TURNS = sizeof turns / sizeof *turns };
+    ls_derived derived = {.version = 1};
+    conv_tensors t[TURNS];
+    for (int i = 0; i < TURNS; i++) t[i] = conv_new(&turns[i], LS_F32, LS_F32, LS_F32, 2);
+    ls_operand whole = t[0].w.view;
+    operand own[TURNS];
+    for (int i = 0; i < TURNS; i++) own[i] = t[i].w;
+    for (int step = 0; step < 3 * TURNS; step++) {
+        conv_tensors *turn = &t[step % TURNS];
+        turn->w.view = whole;
+        for (int d = 2; d < 4; d++) turn->w.view.dim[d] = turn->what->kernel[d - 2];
+        turn->w.view.derived = &derived;
+        check_conv(turn, 0, LS_F32, false, false);
+        check_conv(turn, 1, LS_F32, false, false);
+    }
+    derived.release(derived.form);
+    for (int i = 0; i < TURNS; i++) {
+        t[i].w = own[i];
+        conv_free(&t[i]);
+    }
+}
+
 /* The same weights with and without stride, by terms and by taps, in turn: none takes what another has packed. */
 static void packed_weights_of_several_strides(void)
 {
@@ -565,6 +629,7 @@ int main(int argc, char **argv)
     CHECK_RUN_ISAS(all_types);
     CHECK_RUN_ISAS_SLOW(larger_images);
     CHECK_RUN_ISAS_SLOW(pixels_in_place);
+    CHECK_RUN_ISAS(pixels_that_meet_in_l1);
     CHECK_RUN_ISAS_SLOW(products_of_terms);
     CHECK_RUN_ISAS(products_of_terms_do_not_depend_on_company);
     CHECK_RUN(products_of_terms_can_be_turned_off);
@@ -577,5 +642,6 @@ int main(int argc, char **argv)
     CHECK_RUN_ISAS(gradients_of_weights_end_with_the_images);
     CHECK_RUN_ISAS(packed_weights);
     CHECK_RUN_ISAS(packed_weights_of_several_strides);
+    CHECK_RUN_ISAS(packed_weights_of_a_part);
     return check_done();
 }

@@ -157,12 +157,14 @@ static int64_t pair(int64_t a, int64_t b)
     return (int64_t)((uint64_t)a << 32 | (uint32_t)b);
 }
 
-/* Distinguishes packed forms of the same weights, besides what the engine knows: taps, and terms of one form or
- * another, are different numbers of segments, or of lines. */
-static ls_gemm_key weights_key(const ls_operand *w, int purpose, int64_t first_o, const ls_phase *phase)
+/* Distinguishes packed forms of the same weights, besides what the engine knows: it knows how many taps or terms there
+ * are, but not which. */
+static ls_gemm_key weights_key(const weights *self, int purpose, int64_t first_o, const ls_phase *phase)
 {
+    const ls_operand *w = self->operand;
     ls_gemm_key key = {{0}};
-    int64_t words[] = {purpose, w->stride[0], w->stride[1], pair(w->stride[2], w->stride[3]), first_o};
+    int64_t terms = self->form ? self->form->terms : 0;
+    int64_t words[] = {pair(terms, purpose), w->stride[0], w->stride[1], pair(w->stride[2], w->stride[3]), first_o};
     memcpy(key.word + 8, words, sizeof words);
     if (phase) {
         key.word[13] = pair(phase->first[0], phase->first[1]);
@@ -383,7 +385,7 @@ ls_status ls_conv_run(const ls_call *call, const ls_conv_finish *finish, const l
             .sink = pixel_sink(&shared),
             .same_b = true,
             .derived = w->derived,
-            .key = weights_key(w, LS_OP_conv2d, shared.first_o, NULL),
+            .key = weights_key(&shared.weights, LS_OP_conv2d, shared.first_o, NULL),
         };
         ls_conv_finish_sink(finish, &conv, columns + shared.first_o * (int64_t)ls_dtype_size(sum_dtype), &job.sink);
         ls_conv_direct how = {.walk = &shared.over, .channels = conv.group_c, .taps_in_line = line_taps};
@@ -476,7 +478,7 @@ ls_status ls_cpu_conv2d_dinput(const ls_call *call, ls_message *why)
             .sink = pixel_sink(&shared),
             .same_b = true,
             .derived = w->derived,
-            .key = weights_key(w, LS_OP_conv2d_dinput, shared.first_o, &shared.phase),
+            .key = weights_key(&shared.weights, LS_OP_conv2d_dinput, shared.first_o, &shared.phase),
         };
         ls_conv_direct how = {.walk = &shared.over, .channels = conv.group_o, .taps_in_line = 1};
         if (form) status = ls_conv_winograd_run(&job, &how, why);
