@@ -1,8 +1,9 @@
-/* cpus.c - affinity mask and control group quota. */
+/* cpus.c - affinity mask, control group quota, caches. */
 #include "base/cpus.h"
 
 #include <fcntl.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -167,4 +168,26 @@ double ls_cpus_busy(const char *root, const int *cpus, int count)
     }
     if (file >= 0) close(file);
     return found == count ? (double)ticks / (double)sysconf(_SC_CLK_TCK) : -1;
+}
+
+/* ---- Caches --------------------------------------------------------------------------------------------------- */
+
+static _Atomic int64_t l1 = -1; /* not known yet */
+
+int64_t ls_cpus_l1(void)
+{
+    int64_t bytes = atomic_load_explicit(&l1, memory_order_relaxed);
+    if (bytes >= 0) return bytes;
+    bytes = 0;
+#ifdef _SC_LEVEL1_DCACHE_SIZE
+    long told = sysconf(_SC_LEVEL1_DCACHE_SIZE);
+    if (told > 0) bytes = told;
+#endif
+    atomic_store_explicit(&l1, bytes, memory_order_relaxed);
+    return bytes;
+}
+
+void ls_cpus_pretend_l1(int64_t bytes)
+{
+    atomic_store_explicit(&l1, bytes, memory_order_relaxed);
 }

@@ -2,6 +2,8 @@
 #ifndef LOCKSTEP_BASE_CPUS_H
 #define LOCKSTEP_BASE_CPUS_H
 
+#include <stdint.h>
+
 /* Writes the numbers of at most `room` CPUs the calling thread may run on and returns how many there are (>= 1). */
 int ls_cpus_allowed(int *numbers, int room);
 
@@ -12,5 +14,10 @@ int ls_cpus_quota(const char *root);
 /* Busy seconds of these CPUs since boot, summed; < 0 if the system does not report them.
  * Allocates nothing. */
 double ls_cpus_busy(const char *root, const int *cpus, int count);
+
+/* Bytes of a core's first cache of data; 0 if the system does not tell. */
+int64_t ls_cpus_l1(void);
+/* For tests: what ls_cpus_l1 returns from now on; < 0: what the system tells. */
+void ls_cpus_pretend_l1(int64_t bytes);
 
 #endif

@@ -102,6 +102,16 @@ static void this_machine_has_a_cpu(void)
     CHECK(ls_cpus_quota("") >= 0);
 }
 
+static void first_cache_is_told(void)
+{
+    int64_t l1 = ls_cpus_l1();
+    CHECK(l1 == 0 || (l1 >= 4 << 10 && l1 <= 1 << 20));
+    ls_cpus_pretend_l1(12345);
+    CHECK(ls_cpus_l1() == 12345);
+    ls_cpus_pretend_l1(-1);
+    CHECK(ls_cpus_l1() == l1);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
@@ -110,5 +120,6 @@ int main(int argc, char **argv)
     CHECK_RUN(ancestors_count);
     CHECK_RUN(version_1_is_read);
     CHECK_RUN(this_machine_has_a_cpu);
+    CHECK_RUN(first_cache_is_told);
     return check_done();
 }

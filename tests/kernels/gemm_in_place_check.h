@@ -2,15 +2,17 @@
 #ifndef LOCKSTEP_TESTS_GEMM_IN_PLACE_CHECK_H
 #define LOCKSTEP_TESTS_GEMM_IN_PLACE_CHECK_H
 
+#include "base/cpus.h"
 #include "kernels/gemm_check.h"
 
-enum { IN_PLACE_TILES = 4, IN_PLACE_PANELS = 3, IN_PLACE_DEPTH = 300, IN_PLACE_MOST_ROWS = 64, IN_PLACE_GROUP = 3 };
+enum { IN_PLACE_TILES = 4, IN_PLACE_PANELS = 4, IN_PLACE_DEPTH = 300, IN_PLACE_MOST_ROWS = 64, IN_PLACE_GROUP = 3 };
 
-/* C [IN_PLACE_TILES * in_place_rows, columns of IN_PLACE_PANELS panels, the last one not whole] = A B, with A in place.
- * Tiles of a few have in_place_run rows. */
+/* C [IN_PLACE_TILES * in_place_rows, columns of some panels, the last one not whole] = A B, with A in place. Tiles of a
+ * few have in_place_run rows. */
 typedef struct in_place_product {
     const ls_gemm_kernel *kernel;
     bool few;
+    int64_t count;                   /* of the panels */
     int64_t rows, columns, k, pitch; /* pitch: numbers from row to row of C, and of A */
     int64_t rest;                    /* of the last slice of every group in B, then zeros; 0: all of it */
     float *a, *b, *c, *residual, *panels;
@@ -24,17 +26,18 @@ static float *numbers_new(int64_t n)
     return numbers;
 }
 
-static in_place_product in_place_new(const ls_gemm_kernel *kernel, bool few, int64_t slices, bool border, int64_t rest)
+static in_place_product in_place_new(const ls_gemm_kernel *kernel, bool few, int64_t panels, int64_t slices,
+                                     bool border, int64_t rest)
 {
-    in_place_product p = {.kernel = kernel, .few = few, .k = slices * kernel->kr, .rest = rest};
+    in_place_product p = {.kernel = kernel, .few = few, .count = panels, .k = slices * kernel->kr, .rest = rest};
     p.rows = IN_PLACE_TILES * (few ? kernel->in_place_run : kernel->in_place_rows);
-    p.columns = IN_PLACE_PANELS * kernel->b.width - 3;
+    p.columns = panels * kernel->b.width - 3;
     p.pitch = ls_gemm_round_up(p.columns > p.k ? p.columns : p.k, 16);
     p.a = numbers_new(p.rows * p.pitch);
     p.b = numbers_new(p.k * p.columns);
     p.c = numbers_new(p.rows * p.pitch);
     p.residual = numbers_new(p.rows * p.pitch);
-    p.panels = numbers_new(IN_PLACE_PANELS * kernel->b.width * p.k);
+    p.panels = numbers_new(panels * kernel->b.width * p.k);
     for (int64_t i = 0; i < p.k && rest; i++)
         if (i / kernel->kr % IN_PLACE_GROUP == IN_PLACE_GROUP - 1 && i % kernel->kr >= rest)
             memset(p.b + i * p.columns, 0, (size_t)p.columns * sizeof *p.b);
@@ -73,7 +76,7 @@ static void in_place_run(const in_place_product *p, const ls_gemm_targets *to)
                       .group = IN_PLACE_GROUP,
                       .rest = p->rest,
                       .ahead = {(const char *)p->a, 100}};
-    ls_gemm_panels b = {.first = p->panels, .count = IN_PLACE_PANELS, .stride = p->kernel->b.width * p->k};
+    ls_gemm_panels b = {.first = p->panels, .count = p->count, .stride = p->kernel->b.width * p->k};
     if (to->far) b.next = p->panels;
     (p->few ? p->kernel->in_place_few : p->kernel->in_place)(IN_PLACE_TILES, &a, &b, to);
 }
@@ -96,16 +99,16 @@ static void check_moments(const in_place_product *p, const ls_gemm_moments *mome
 }
 
 /* Few and many slices: panels and rows first; with and without rows that do not count; all ways to take sums; groups of
- * slices that end early; tiles of few rows. */
-static inline void check_in_place(const ls_gemm_kernel *kernel)
+ * slices that end early; tiles of few rows; pairs of panels, and one more. */
+static void check_in_place_here(const ls_gemm_kernel *kernel)
 {
-    for (int variant = 0; variant < 128 && kernel->in_place && kernel->panel == LS_F32; variant++) {
+    for (int variant = 0; variant < 256 && kernel->in_place && kernel->panel == LS_F32; variant++) {
         bool few = variant & 1, stream = variant & 8, added = variant & 16, gathered = variant & 32;
         if (few && !kernel->in_place_few) continue;
         if ((added || gathered) && !kernel->in_place_finishes) continue;
         int64_t rest = variant & 64 ? 1 + variant / 2 % (kernel->kr - 1) : 0;
         int64_t slices = variant & 2 ? IN_PLACE_DEPTH / kernel->kr / IN_PLACE_GROUP * IN_PLACE_GROUP : IN_PLACE_GROUP;
-        in_place_product p = in_place_new(kernel, few, slices, variant & 4, rest);
+        in_place_product p = in_place_new(kernel, few, IN_PLACE_PANELS - variant / 128, slices, variant & 4, rest);
         ls_gemm_moments moments[IN_PLACE_PANELS];
         ls_gemm_targets to = {.row = p.row,
                               .columns = p.columns,
@@ -125,6 +128,16 @@ static inline void check_in_place(const ls_gemm_kernel *kernel)
         if (gathered) check_moments(&p, moments);
         in_place_free(&p);
     }
+}
+
+/* With small and large caches, by which kernels choose tiles. */
+static inline void check_in_place(const ls_gemm_kernel *kernel)
+{
+    for (int64_t l1 = 32 << 10; l1 <= 48 << 10; l1 += 16 << 10) {
+        ls_cpus_pretend_l1(l1);
+        check_in_place_here(kernel);
+    }
+    ls_cpus_pretend_l1(-1);
 }
 
 #endif
