@@ -135,6 +135,9 @@ typedef struct ls_gemm_blocks {
     /* The same of products of rows in place. Those of f32 wait for their stores, which a shared cache takes faster than
      * memory as long as it holds the result. */
     int64_t in_place_stream_bytes;
+    /* Rows in place at distances that are a multiple of so many bytes meet in the same few lines of L1; 0: not known.
+     * From so many columns of C on these are rather packed. */
+    int64_t meeting_bytes, meeting_columns;
     /* Multiplications of rows in place that take as long as moving a byte from or to memory; 0: unknown, but few. */
     int64_t products_per_byte;
 } ls_gemm_blocks;

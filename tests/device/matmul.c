@@ -1,5 +1,6 @@
 /* matmul.c - matmul and linear against plain loops in double: types, transposes, strides, broadcasting, odd and empty
  * sizes, every ISA, one worker and two; and the packed forms of weights. */
+#include "base/cpus.h"
 #include "base/memory.h"
 #include "device/cpu/gemm.h"
 #include "operands.h"
@@ -237,6 +238,26 @@ static void rows_in_place(void)
                          16 + variant, NULL);
 }
 
+/* Rows at distances at which they drive each other out of a small L1: spread there, and packed where there are many
+ * columns. */
+static void rows_that_meet_in_l1(void)
+{
+    for (int v = 0; v < 16; v++) {
+        int64_t m = v & 1 ? 117 : 98, n = v & 2 ? 770 : 45, k = v & 4 ? 1024 : 1020;
+        operand a = operand_coarse(LS_F32, LS_SHAPE(1, 1, m, 1024), row_major, 1);
+        operand b = operand_coarse(LS_F32, LS_SHAPE(1, 1, k, n), transposed, 1);
+        operand c = operand_coarse(LS_F32, LS_SHAPE(1, 1, m, n), row_major, 1);
+        ls_operand narrow_a = a.view;
+        narrow_a.dim[3] = k;
+        ls_cpus_pretend_l1(v & 8 ? 48 << 10 : 32 << 10);
+        check_matmul(&narrow_a, &b.view, &c.view, LS_F32, v & 8);
+        ls_cpus_pretend_l1(-1);
+        operand_free(&a);
+        operand_free(&b);
+        operand_free(&c);
+    }
+}
+
 /* How many of n numbers are not what `wide` is rounded to. A NaN must be some NaN. */
 static int64_t count_unequal(const ls_bf16 *half, const float *wide, int64_t n)
 {
@@ -373,6 +394,7 @@ int main(int argc, char **argv)
     CHECK_RUN_ISAS(empty_sizes);
     CHECK_RUN_ISAS(linear_layers);
     CHECK_RUN_ISAS(rows_in_place);
+    CHECK_RUN_ISAS(rows_that_meet_in_l1);
     CHECK_RUN_ISAS_SLOW(large_layers_round_the_same_way);
     CHECK_RUN_ISAS(packed_weights);
     return check_done();

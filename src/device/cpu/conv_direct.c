@@ -13,25 +13,28 @@
  *     points            . . .|. . .      . . .|. . .             of six points: runs of three
  *
  * With a stride of s, copied rows go to s planes in turn: within a plane, points are at equal distances again. With one
- * tap, no border and no stride, the image itself has that form and nothing is copied. */
+ * tap, no border and no stride, the image itself has that form and nothing is copied; unless its pixels are at
+ * distances at which rows of a tile drive each other out of a small L1. */
 #include "device/cpu/conv.h"
 
+#include "base/cpus.h"
 #include "base/parallel.h"
 
 #include <stdatomic.h>
 #include <string.h>
 
-#define COPY_BYTES (512 << 10)  /* of a task's copy of the image: about a quarter of L2 */
-#define IMAGE_BYTES (64 << 10)  /* of its part of an image that is not copied: stays close to L1 */
-#define LEAST_POINTS 256        /* of a task: they share loads of the weights */
-#define STAYS_BYTES (1 << 20)   /* of their pixels, at most, if not copied: in L2 until all weights have passed */
-#define LEAST_USE 0.6           /* share of points that are not border */
-#define LEAST_PANELS 4          /* of the weights, per task with its own points */
-#define PANEL_BYTES (448 << 10) /* of the weights, at most: read from L2 for every tile */
-#define PASS_BYTES (1 << 20)    /* of panels that all points of a task pass together: they stay in L2 */
-#define NEAR_BYTES (1 << 20)    /* of a result that is in L2 when it is written, if it was used before */
-#define SHALLOW 256             /* products of fewer numbers wait for a result rather than fetch it, if it is */
-#define SHARED_BYTES (16 << 20) /* no larger than this: probably in a cache that cores share */
+#define COPY_BYTES (512 << 10)   /* of a task's copy of the image: about a quarter of L2 */
+#define IMAGE_BYTES (64 << 10)   /* of its part of an image that is not copied: stays close to L1 */
+#define LEAST_POINTS 256         /* of a task: they share loads of the weights */
+#define STAYS_BYTES (1 << 20)    /* of their pixels, at most, if not copied: in L2 until all weights have passed */
+#define SPREAD_BYTES (384 << 10) /* the same if their rows are spread, which read as much again */
+#define LEAST_USE 0.6            /* share of points that are not border */
+#define LEAST_PANELS 4           /* of the weights, per task with its own points */
+#define PANEL_BYTES (448 << 10)  /* of the weights, at most: read from L2 for every tile */
+#define PASS_BYTES (1 << 20)     /* of panels that all points of a task pass together: they stay in L2 */
+#define NEAR_BYTES (1 << 20)     /* of a result that is in L2 when it is written, if it was used before */
+#define SHALLOW 256              /* products of fewer numbers wait for a result rather than fetch it, if it is */
+#define SHARED_BYTES (16 << 20)  /* no larger than this: probably in a cache that cores share */
 #define CACHE_LINE 64
 #define TASKS_PER_WORKER 4
 #define MOMENTS_TASKS 8 /* least, if points allow, where moments are gathered: the same with any number of workers */
@@ -43,7 +46,8 @@ typedef struct direct_plan {
     int64_t b_stride;
     int64_t channels, bytes;     /* of a pixel; of an element of the copy */
     int64_t low[2];              /* row and column of the image that the copy begins with; negative: in the border */
-    int64_t pitch;               /* elements from pixel to pixel of the copy */
+    int64_t pitch;               /* elements from pixel to pixel of the copy, or of the image */
+    int64_t spread;              /* the same of pixels of an image that are copied only to be further apart; 0: not */
     int64_t width, height;       /* pixels of a row; rows of an item in one plane */
     int64_t need;                /* rows that the points of one item see */
     int64_t run;                 /* a row of points is runs of so many, without its border; 0: all points are one run */
@@ -199,9 +203,9 @@ static int64_t task_points(const direct_plan *plan)
 
 static int64_t copy_bytes(const direct_plan *plan)
 {
-    int64_t numbers = plan->copied
-                          ? plan->walk->stride[0] * plane_elements(plan)
-                          : plan->job->kernel->in_place_rows * plan->pitch; /* the last tile may have few rows */
+    int64_t numbers = plan->job->kernel->in_place_rows * plan->pitch; /* the last tile may have few rows */
+    if (plan->copied) numbers = plan->walk->stride[0] * plane_elements(plan);
+    else if (plan->spread) numbers = task_points(plan) * plan->spread;
     return ls_gemm_round_up(numbers * plan->bytes, 64);
 }
 
@@ -367,7 +371,7 @@ static void multiply(const direct_plan *plan, direct_task *task, int64_t part)
     const ls_gemm_job *job = plan->job;
     const ls_gemm_kernel *kernel = job->kernel;
     ls_gemm_rows a = {.first = task->first,
-                      .stride = plan->pitch * plan->walk->stride[1] * plan->bytes,
+                      .stride = (plan->spread ? plan->spread : plan->pitch * plan->walk->stride[1]) * plan->bytes,
                       .slices = plan->slices,
                       .offset = plan->offset,
                       .start = plan->run ? task->start : NULL,
@@ -445,6 +449,24 @@ static void run_copied(const direct_plan *plan, direct_task *task, int64_t numbe
     multiply(plan, task, part);
 }
 
+/* The same points of an image of one tap, spread. */
+static void run_spread(const direct_plan *plan, direct_task *task, int64_t number, int64_t part)
+{
+    const ls_gemm_sink *sink = &plan->job->sink;
+    int64_t stride = plan->pitch * plan->bytes, spread = plan->spread * plan->bytes,
+            pixel = plan->channels * plan->bytes;
+    int64_t first = number * plan->rows, count = smaller(plan->rows, plan->job->m - first);
+    int64_t all = ls_gemm_round_up(count, plan->job->kernel->in_place_rows);
+    const char *image = plan->walk->pixels.data;
+    for (int64_t i = 0; i < count; i++) memcpy(task->copy + i * spread, image + (first + i) * stride, (size_t)pixel);
+    memset(task->copy + count * spread, 0, (size_t)((all - count) * spread));
+    sink->locate(sink, 0, first, count, task->row, task->residual);
+    for (int64_t i = count; i < all; i++) task->row[i] = task->residual[i] = NULL;
+    task->first = task->copy;
+    task->tiles = all / plan->job->kernel->in_place_rows;
+    multiply(plan, task, part);
+}
+
 /* Points [first, first + count) of an image that needs no copy, except for a tile that would read past its end. */
 static void run_in_image(const direct_plan *plan, direct_task *task, int64_t number, int64_t part)
 {
@@ -496,7 +518,9 @@ static void run_tasks(void *arg, ls_worker worker)
         if (next < plan->tasks && next / plan->parts != number / plan->parts)
             look_ahead(plan, &task, next / plan->parts);
         if (plan->gatherings) task.gathering = &plan->gatherings[number];
-        (plan->copied ? run_copied : run_in_image)(plan, &task, number / plan->parts, number % plan->parts);
+        (plan->copied   ? run_copied
+         : plan->spread ? run_spread
+                        : run_in_image)(plan, &task, number / plan->parts, number % plan->parts);
         if (!early) next = claim(plan);
     }
     if (plan->job->kernel->end) plan->job->kernel->end();
@@ -511,7 +535,8 @@ static void cut_points(direct_plan *plan, int64_t images, int64_t wanted)
     int64_t pixel = plan->pitch * plan->bytes;
     int64_t most = larger(COPY_BYTES / (pixel * walk->stride[0] * walk->stride[1]), LEAST_POINTS);
     if (!plan->copied) {
-        int64_t least = larger(plan->job->kernel->in_place_rows, smaller(LEAST_POINTS, STAYS_BYTES / pixel));
+        int64_t stays = plan->spread ? SPREAD_BYTES : STAYS_BYTES;
+        int64_t least = larger(plan->job->kernel->in_place_rows, smaller(LEAST_POINTS, stays / pixel));
         most = larger(IMAGE_BYTES / pixel, least);
         plan->items = 1;
         most = larger(least, smaller(most, ceil_div(plan->job->m, wanted)));
@@ -570,6 +595,32 @@ static bool needs_copy(const ls_walk *walk, const ls_gemm_kernel *kernel, int64_
     return !ls_walk_is_even(walk) || p->pixel < channels || p->dtype != kernel->panel || channels % kernel->kr;
 }
 
+/* Do rows at that distance, in bytes, meet in L1? */
+static bool rows_meet(const ls_gemm_kernel *kernel, int64_t distance)
+{
+    return kernel->blocks && kernel->blocks->meeting_bytes && distance % kernel->blocks->meeting_bytes == 0;
+}
+
+/* Columns up to which rows in place are faster than packed ones. */
+static int64_t columns_in_place(const ls_walk *walk, const ls_gemm_kernel *kernel)
+{
+    if (!rows_meet(kernel, walk->pixels.pixel * (int64_t)ls_dtype_size(kernel->panel))) return kernel->in_place_columns;
+    return smaller(kernel->in_place_columns, kernel->blocks->meeting_columns - 1);
+}
+
+/* Keep pixels apart that meet: in the image, if L1 has lines for less than two of three rows of a tile; a copy can be
+ * made so anyway. */
+static void keep_apart(direct_plan *plan, bool joined)
+{
+    const ls_gemm_kernel *kernel = plan->job->kernel;
+    if (!rows_meet(kernel, plan->pitch * plan->walk->stride[1] * plan->bytes)) return;
+    int64_t line = CACHE_LINE / plan->bytes;
+    if (plan->copied && !joined) plan->pitch += line;
+    if (plan->copied || 2 * kernel->in_place_rows * kernel->blocks->meeting_bytes <= 3 * ls_cpus_l1()) return;
+    plan->spread = ls_gemm_round_up(plan->channels, line) + line;
+    if (rows_meet(kernel, plan->spread * plan->bytes)) plan->spread += line;
+}
+
 /* Where the image, or the copy of it, begins. */
 static void find_low(direct_plan *plan)
 {
@@ -583,7 +634,7 @@ bool ls_conv_direct_suits(const ls_walk *walk, const ls_gemm_kernel *kernel, int
     int64_t column = taps * channels * (int64_t)ls_dtype_size(kernel->panel);
     if (!kernel->in_place || column * kernel->b.width > PANEL_BYTES || !column || !walk->grid[0] || !walk->grid[1])
         return false;
-    if (!needs_copy(walk, kernel, channels)) return columns <= kernel->in_place_columns;
+    if (!needs_copy(walk, kernel, channels)) return columns <= columns_in_place(walk, kernel);
     if (columns > kernel->copied_columns) return false;
     direct_plan plan = {.walk = walk};
     find_low(&plan);
@@ -617,6 +668,7 @@ ls_status ls_conv_direct_run(ls_gemm_job *job, const ls_conv_direct *how, ls_mes
                         .slices = job->k / kernel->kr,
                         .dropped = how->moments && how->moments->only};
     if (!plan.copied) plan.pitch = how->walk->pixels.pixel;
+    keep_apart(&plan, how->taps_in_line > 1);
     find_low(&plan);
     plan.b = ls_gemm_panels_of_b(job, &plan.b_stride);
     int workers = ls_gemm_workers(job);

@@ -17,6 +17,8 @@ static const ls_gemm_blocks large = {
     .strip = 64,
     .tasks = 8,
     .in_place_stream_bytes = 32 << 20,
+    .meeting_bytes = 4096,
+    .meeting_columns = 768,
 };
 
 #define ISA "avx512"
