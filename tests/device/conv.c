@@ -565,13 +565,14 @@ static void packed_weights(void)
     check_packed_weights(&by_terms[1], LS_F32);
 }
 
-/* Weights that begin where others do, and have 3 x 3 of their taps: terms are not taken for as many taps. */
+/* Weights that begin where others do, and have some of their taps: neither are terms taken for as many taps, nor these for
+ * others. */
 static void packed_weights_of_a_part(void)
 {
-    static const conv_case turns[] = {{1, 32, 34, 8, 8, 1, {5, 5}, {1, 1}, {0, 0}, {1, 1}},
-                                      {1, 32, 34, 8, 8, 1, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
-                                      {1, 32, 34, 8, 8, 1, {4, 4}, {1, 1}, {0, 0}, {1, 1}},
-                                      {1, 32, 34, 8, 8, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}}};
+    static const conv_case turns[] = {
+        {1, 32, 34, 8, 8, 1, {5, 5}, {1, 1}, {0, 0}, {1, 1}}, {1, 32, 34, 8, 8, 1, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
+        {1, 32, 34, 8, 8, 1, {4, 4}, {1, 1}, {0, 0}, {1, 1}}, {1, 32, 34, 8, 8, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+        {1, 32, 34, 8, 8, 1, {2, 3}, {1, 1}, {0, 0}, {1, 1}}, {1, 32, 34, 8, 8, 1, {3, 2}, {1, 1}, {0, 0}, {1, 1}}};
     enum { TURNS = sizeof turns / sizeof *turns };
     ls_derived derived = {.version = 1};
     conv_tensors t[TURNS];

@@ -340,6 +340,27 @@ static void large_layers_round_the_same_way(void)
     check_large_layer(650, 70, 600, LS_ACT_TANH, true);
 }
 
+/* Weights that begin where others do, and have some of their rows or columns: none is taken for another. */
+static void packed_weights_of_a_part(void)
+{
+    static const int64_t rows[] = {64, 61, 61, 64}, columns[] = {64, 64, 61, 61};
+    ls_derived derived = {.version = 7};
+    operand whole = operand_coarse(LS_F32, LS_SHAPE(1, 1, 64, 64), row_major, 1);
+    for (int step = 0; step < 16; step++) {
+        ls_operand b = whole.view;
+        b.dim[2] = rows[step / 2 % 4];
+        b.dim[3] = columns[step / 2 % 4];
+        b.derived = &derived;
+        operand a = operand_coarse(LS_F32, LS_SHAPE(1, 1, 50, b.dim[2]), row_major, 1);
+        operand c = operand_coarse(LS_F32, LS_SHAPE(1, 1, 50, b.dim[3]), row_major, 1);
+        check_matmul(&a.view, &b, &c.view, LS_F32, false);
+        operand_free(&a);
+        operand_free(&c);
+    }
+    derived.release(derived.form);
+    operand_free(&whole);
+}
+
 /* A weight that changes: the packed form follows its version, and is kept only if a version is used again. */
 static void packed_weights(void)
 {
@@ -397,5 +418,6 @@ int main(int argc, char **argv)
     CHECK_RUN_ISAS(rows_that_meet_in_l1);
     CHECK_RUN_ISAS_SLOW(large_layers_round_the_same_way);
     CHECK_RUN_ISAS(packed_weights);
+    CHECK_RUN_ISAS(packed_weights_of_a_part);
     return check_done();
 }

@@ -157,15 +157,17 @@ static int64_t pair(int64_t a, int64_t b)
     return (int64_t)((uint64_t)a << 32 | (uint32_t)b);
 }
 
-/* Distinguishes packed forms of the same weights, besides what the engine knows: it knows how many taps or terms there
- * are, but not which. */
+/* Distinguishes packed forms of the same weights, besides what the engine knows: it knows how many lines of taps or terms
+ * there are, but not which. */
 static ls_gemm_key weights_key(const weights *self, int purpose, int64_t first_o, const ls_phase *phase)
 {
     const ls_operand *w = self->operand;
     ls_gemm_key key = {{0}};
     int64_t terms = self->form ? self->form->terms : 0;
-    int64_t words[] = {pair(terms, purpose), w->stride[0], w->stride[1], pair(w->stride[2], w->stride[3]), first_o};
+    int64_t words[] = {pair(terms, purpose), w->stride[0], w->stride[1], pair(w->stride[2], w->stride[3]),
+                       pair(first_o, w->dim[0])};
     memcpy(key.word + 8, words, sizeof words);
+    key.word[13] = pair(w->dim[2], w->dim[3]);
     if (phase) {
         key.word[13] = pair(phase->first[0], phase->first[1]);
         key.word[14] = pair(phase->step[0], phase->step[1]);

@@ -652,11 +652,12 @@ static void *pack_for_once(const ls_gemm_job *job, int64_t stride, size_t bytes)
 
 static void name_form(ls_gemm_job *job)
 {
+    int64_t padding = job->b.across ? job->k - job->b.lines : 0; /* less than kr, but of joined segments */
     int64_t known[8] = {(int64_t)(intptr_t)job->kernel,
                         (int64_t)(intptr_t)job->b.data,
                         job->n,
                         job->k,
-                        (int64_t)job->b.dtype + 256 * job->b.across,
+                        (int64_t)job->b.dtype + 256 * job->b.across + 512 * padding,
                         job->b.segments,
                         job->b.length,
                         job->b.stride};
