@@ -1,6 +1,7 @@
 /* conv_fused.c - convolutions followed by a norm, a residual and ReLU, as one operator, against plain loops in double:
  * on every ISA, and with kernels for CPUs that are hard to come by, whose special instructions are replaced by plain C
  * (tests/standin/). These are watched: what the engine leaves to the kernel that multiplies pixels in place. */
+#include "base/cpus.h"
 #include "kernels/gemm.h"
 #include "operands.h"
 
@@ -222,24 +223,31 @@ static void moments_of_constants_are_those_of_what_is_stored(void)
 }
 
 /* In f32, by products of terms. */
-static void moments_do_not_depend_on_the_number_of_workers(void)
+static void moments_do_not_depend_on_workers_or_caches(void)
 {
-    for (int stride = 1; stride <= 2; stride++) {
-        fused_case many = {9, 32, 72, 32, 32, 3, stride, 1, 1, true, true, false, false};
-        fused one = fused_new(&many, LS_F32), more = one;
+    static const fused_case some[] = {{9, 32, 72, 32, 32, 3, 1, 1, 1, true, true, false, false},
+                                      {9, 32, 72, 32, 32, 3, 2, 1, 1, true, true, false, false},
+                                      {1, 1024, 64, 25, 27, 1, 1, 0, 1, true, true, false, false}};
+    for (size_t c = 0; c < sizeof some / sizeof *some; c++) {
+        fused one = fused_new(&some[c], LS_F32);
+        for (int64_t i = 0; i < numel(&one.operand[X].view); i++) set(&one.operand[X], i, noise(c, i)); /* sums round */
+        fused more = one;
         ls_parallel_set_width(1);
+        ls_cpus_pretend_l1(48 << 10);
         moments_run(&one);
         for (int i = Y; i < OPERANDS; i++)
             more.operand[i] =
                 operand_coarse(one.operand[i].view.dtype, shape_of(&one.operand[i]), i == Y ? nhwc : line, 1);
         for (int workers = 2; workers <= 4; workers++) {
             ls_parallel_set_width(workers);
+            ls_cpus_pretend_l1(16 * workers << 10);
             moments_run(&more);
             for (int i = Y; i < OPERANDS; i++) CHECK(same_bits(&one.operand[i], &more.operand[i]));
         }
         for (int i = Y; i < OPERANDS; i++) operand_free(&more.operand[i]);
         fused_free(&one);
     }
+    ls_cpus_pretend_l1(-1);
     ls_parallel_set_width(0);
 }
 
@@ -457,7 +465,7 @@ int main(int argc, char **argv)
     CHECK_RUN_ISAS(every_case);
     CHECK_RUN_ISAS(convolutions_give_their_moments);
     CHECK_RUN_ISAS(moments_of_constants_are_those_of_what_is_stored);
-    CHECK_RUN_ISAS(moments_do_not_depend_on_the_number_of_workers);
+    CHECK_RUN_ISAS(moments_do_not_depend_on_workers_or_caches);
     CHECK_RUN(kernels_finish_rows);
     CHECK_RUN(kernels_gather_moments);
     CHECK_RUN(kernels_gather_moments_of_plain_convolutions);

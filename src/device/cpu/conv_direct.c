@@ -449,48 +449,33 @@ static void run_copied(const direct_plan *plan, direct_task *task, int64_t numbe
     multiply(plan, task, part);
 }
 
-/* The same points of an image of one tap, spread. */
-static void run_spread(const direct_plan *plan, direct_task *task, int64_t number, int64_t part)
-{
-    const ls_gemm_sink *sink = &plan->job->sink;
-    int64_t stride = plan->pitch * plan->bytes, spread = plan->spread * plan->bytes,
-            pixel = plan->channels * plan->bytes;
-    int64_t first = number * plan->rows, count = smaller(plan->rows, plan->job->m - first);
-    int64_t all = ls_gemm_round_up(count, plan->job->kernel->in_place_rows);
-    const char *image = plan->walk->pixels.data;
-    for (int64_t i = 0; i < count; i++) memcpy(task->copy + i * spread, image + (first + i) * stride, (size_t)pixel);
-    memset(task->copy + count * spread, 0, (size_t)((all - count) * spread));
-    sink->locate(sink, 0, first, count, task->row, task->residual);
-    for (int64_t i = count; i < all; i++) task->row[i] = task->residual[i] = NULL;
-    task->first = task->copy;
-    task->tiles = all / plan->job->kernel->in_place_rows;
-    multiply(plan, task, part);
-}
-
-/* Points [first, first + count) of an image that needs no copy, except for a tile that would read past its end. */
+/* Points [first, first + count) of an image that needs no copy, except to spread them, or for a tile that would read past
+ * its end. */
 static void run_in_image(const direct_plan *plan, direct_task *task, int64_t number, int64_t part)
 {
     const ls_gemm_sink *sink = &plan->job->sink;
     const ls_gemm_kernel *kernel = plan->job->kernel;
     int64_t mr = kernel->in_place_rows, stride = plan->pitch * plan->bytes;
+    int64_t distance = plan->spread ? plan->spread * plan->bytes : stride;
     int64_t first = number * plan->rows, count = smaller(plan->rows, plan->job->m - first), whole = count / mr * mr;
-    const char *image = plan->walk->pixels.data;
+    const char *image = plan->walk->pixels.data + first * stride;
+    /* Only the channels of this group: the image may end with them. */
+    char *rest = task->copy + (plan->spread ? whole * distance : 0);
+    for (int64_t i = plan->spread ? 0 : whole; i < count; i++)
+        memcpy(rest + (i - whole) * distance, image + i * stride, (size_t)(plan->channels * plan->bytes));
     if (whole) {
         sink->locate(sink, 0, first, whole, task->row, task->residual);
-        task->first = image + first * stride;
+        task->first = plan->spread ? task->copy : image;
         task->tiles = whole / mr;
         multiply(plan, task, part);
     }
     if (whole == count) return;
     task->few = kernel->in_place_few && count - whole <= kernel->in_place_run;
     if (task->few) mr = kernel->in_place_run;
+    memset(rest + (count - whole) * distance, 0, (size_t)((whole + mr - count) * distance));
     sink->locate(sink, 0, first + whole, count - whole, task->row, task->residual);
     for (int64_t i = count - whole; i < kernel->in_place_rows; i++) task->row[i] = task->residual[i] = NULL;
-    /* Of the last pixel only the channels of this group: the image may end with them. */
-    int64_t there = (count - whole - 1) * stride + plan->channels * plan->bytes;
-    memcpy(task->copy, image + (first + whole) * stride, (size_t)there);
-    memset(task->copy + there, 0, (size_t)(mr * stride - there));
-    task->first = task->copy;
+    task->first = rest;
     task->tiles = 1;
     multiply(plan, task, part);
     task->few = false;
@@ -518,9 +503,7 @@ static void run_tasks(void *arg, ls_worker worker)
         if (next < plan->tasks && next / plan->parts != number / plan->parts)
             look_ahead(plan, &task, next / plan->parts);
         if (plan->gatherings) task.gathering = &plan->gatherings[number];
-        (plan->copied   ? run_copied
-         : plan->spread ? run_spread
-                        : run_in_image)(plan, &task, number / plan->parts, number % plan->parts);
+        (plan->copied ? run_copied : run_in_image)(plan, &task, number / plan->parts, number % plan->parts);
         if (!early) next = claim(plan);
     }
     if (plan->job->kernel->end) plan->job->kernel->end();
@@ -529,13 +512,13 @@ static void run_tasks(void *arg, ls_worker worker)
 /* ---- Planning ---------------------------------------------------------------------------------------------------- */
 
 /* How many points make a task: rows of the grid, or images. */
-static void cut_points(direct_plan *plan, int64_t images, int64_t wanted)
+static void cut_points(direct_plan *plan, int64_t images, int64_t wanted, bool moments)
 {
     const ls_walk *walk = plan->walk;
     int64_t pixel = plan->pitch * plan->bytes;
     int64_t most = larger(COPY_BYTES / (pixel * walk->stride[0] * walk->stride[1]), LEAST_POINTS);
     if (!plan->copied) {
-        int64_t stays = plan->spread ? SPREAD_BYTES : STAYS_BYTES;
+        int64_t stays = plan->spread && !moments ? SPREAD_BYTES : STAYS_BYTES; /* moments do not depend on L1 */
         int64_t least = larger(plan->job->kernel->in_place_rows, smaller(LEAST_POINTS, stays / pixel));
         most = larger(IMAGE_BYTES / pixel, least);
         plan->items = 1;
@@ -566,7 +549,7 @@ static void cut_tasks(direct_plan *plan, int64_t workers, bool moments)
 {
     const int64_t *grid = plan->walk->grid;
     int64_t point_tasks = moments ? MOMENTS_TASKS : workers > 1 ? TASKS_PER_WORKER * workers : 1;
-    cut_points(plan, plan->job->m / (grid[0] * grid[1]), point_tasks);
+    cut_points(plan, plan->job->m / (grid[0] * grid[1]), point_tasks, moments);
     int64_t panels = ceil_div(plan->job->n, plan->job->kernel->b.width), wanted = 1;
     if (workers > 1 && plan->tasks < TASKS_PER_WORKER * workers)
         wanted = ceil_div(TASKS_PER_WORKER * workers, plan->tasks);
@@ -608,8 +591,8 @@ static int64_t columns_in_place(const ls_walk *walk, const ls_gemm_kernel *kerne
     return smaller(kernel->in_place_columns, kernel->blocks->meeting_columns - 1);
 }
 
-/* Keep pixels apart that meet: in the image, if L1 has lines for less than two of three rows of a tile; a copy can be
- * made so anyway. */
+/* Keep pixels apart that meet: in the image, if L1 has lines for less than two of three rows of a tile, or is not known;
+ * a copy can be made so anyway. */
 static void keep_apart(direct_plan *plan, bool joined)
 {
     const ls_gemm_kernel *kernel = plan->job->kernel;
