@@ -579,8 +579,8 @@ static void packed_weights(void)
     check_packed_weights(&by_terms[1], LS_F32);
 }
 
-/* Weights that begin where others do, and have some of their taps: neither are terms taken for as many taps, nor these for
- * others. */
+/* Weights that begin where others do, and have some of their taps: neither are terms taken for as many taps, nor these
+ * for others. */
 static void packed_weights_of_a_part(void)
 {
     static const conv_case turns[] = {

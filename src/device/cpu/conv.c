@@ -157,8 +157,8 @@ static int64_t pair(int64_t a, int64_t b)
     return (int64_t)((uint64_t)a << 32 | (uint32_t)b);
 }
 
-/* Distinguishes packed forms of the same weights, besides what the engine knows: it knows how many lines of taps or terms
- * there are, but not which. */
+/* Distinguishes packed forms of the same weights, besides what the engine knows: it knows how many lines of taps or
+ * terms there are, but not which. */
 static ls_gemm_key weights_key(const weights *self, int purpose, int64_t first_o, const ls_phase *phase)
 {
     const ls_operand *w = self->operand;

@@ -449,8 +449,8 @@ static void run_copied(const direct_plan *plan, direct_task *task, int64_t numbe
     multiply(plan, task, part);
 }
 
-/* Points [first, first + count) of an image that needs no copy, except to spread them, or for a tile that would read past
- * its end. */
+/* Points [first, first + count) of an image that needs no copy, except to spread them, or for a tile that would read
+ * past its end. */
 static void run_in_image(const direct_plan *plan, direct_task *task, int64_t number, int64_t part)
 {
     const ls_gemm_sink *sink = &plan->job->sink;
@@ -591,8 +591,8 @@ static int64_t columns_in_place(const ls_walk *walk, const ls_gemm_kernel *kerne
     return smaller(kernel->in_place_columns, kernel->blocks->meeting_columns - 1);
 }
 
-/* Keep pixels apart that meet: in the image, if L1 has lines for less than two of three rows of a tile, or is not known;
- * a copy can be made so anyway. */
+/* Keep pixels apart that meet: in the image, if L1 has lines for less than two of three rows of a tile, or is not
+ * known; a copy can be made so anyway. */
 static void keep_apart(direct_plan *plan, bool joined)
 {
     const ls_gemm_kernel *kernel = plan->job->kernel;
