@@ -71,7 +71,6 @@ typedef struct ls_gemm_panels {
 typedef struct ls_gemm_targets {
     void *const *row;
     bool scattered; /* rows do not follow each other in memory: a CPU does not foresee where the next one is stored */
-    bool far;       /* so large that it is not close yet: worth fetching */
     int64_t offset;
     int64_t columns;
     ls_dtype dtype; /* LS_DTYPE_NONE: nothing is stored; row[i] only says whether the row counts */

@@ -32,9 +32,6 @@
 #define LEAST_PANELS 4           /* of the weights, per task with its own points */
 #define PANEL_BYTES (448 << 10)  /* of the weights, at most: read from L2 for every tile */
 #define PASS_BYTES (1 << 20)     /* of panels that all points of a task pass together: they stay in L2 */
-#define NEAR_BYTES (1 << 20)     /* of a result that is in L2 when it is written, if it was used before */
-#define SHALLOW 256              /* products of fewer numbers wait for a result rather than fetch it, if it is */
-#define SHARED_BYTES (16 << 20)  /* no larger than this: probably in a cache that cores share */
 #define CACHE_LINE 64
 #define TASKS_PER_WORKER 4
 #define MOMENTS_TASKS 8 /* least, if points allow, where moments are gathered: the same with any number of workers */
@@ -332,7 +329,6 @@ static ls_gemm_targets targets_of(const direct_plan *plan, direct_task *task)
         to.dtype = sink->how.out_dtype;
         to.scattered = rows_scattered(plan, task);
         to.stream = may_stream(plan, task);
-        to.far = result_bytes(plan->job) > (plan->job->k < SHALLOW ? SHARED_BYTES : NEAR_BYTES);
         to.relu = sink->how.activation == LS_ACT_RELU;
         if (sink->how.accumulate) to.residual = to.row;
         else if (sink->pre) to.residual = task->residual;

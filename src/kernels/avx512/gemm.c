@@ -1,8 +1,6 @@
 /* gemm.c - matrix products with AVX-512: 24 of 32 registers hold sums, 28 if rows are multiplied in place. */
 #include "kernels/gemm.h"
 
-#include "base/cpus.h"
-
 /* L2 is large and feeds a tile fast enough: panels of B need not stay in L1, and blocks of A are larger, so that
  * weights come from further away less often and sums are put aside less often. */
 static const ls_gemm_blocks large = {
@@ -26,8 +24,7 @@ static const ls_gemm_blocks large = {
 #define ROWS 12
 #define IN_PLACE_ROWS 14
 #define IN_PLACE_RUN 7 /* divides rows of points of the photos that networks are made for: 112, 56, 28, 14, 7 */
-#define SIDE_BY_SIDE_L1 (48 << 10) /* with 32 KB, of a Cascade Lake, these were up to a tenth slower */
-#define POINT_ROWS 13              /* five, ten or twenty of these waste least for powers of two */
+#define POINT_ROWS 13  /* five, ten or twenty of these waste least for powers of two */
 #define POINT_CHANNELS 1280
 #define FETCHES_COLUMNS
 #define EXTRAS .blocks = &large,

@@ -18,18 +18,10 @@
     [first] "r"(first), [distance] "r"(distance), [times] "i"(LS_GEMM_CONSTANT(times) ? times : 1),                    \
         [at] "i"(LS_GEMM_CONSTANT(step) ? step * (int)sizeof(unit_type) : 0), "m"(*(const char(*)[1 << 30]) first)
 
-/* The same unit times four vectors, and the operands of that. */
-#define LS_GEMM_FOUR(multiply)                                                                                         \
-    multiply " %[x_0], %[all], %[sum_0]\n\t" multiply " %[x_1], %[all], %[sum_1]\n\t" multiply                         \
-             " %[x_2], %[all], %[sum_2]\n\t" multiply " %[x_3], %[all], %[sum_3]"
-#define LS_GEMM_FOUR_SUMS                                                                                              \
-    [sum_0] "+v"(sum_0), [sum_1] "+v"(sum_1), [sum_2] "+v"(sum_2), [sum_3] "+v"(sum_3), [all] "=&v"(all)
-#define LS_GEMM_FOUR_OPERANDS [x_0] "v"(x[0]), [x_1] "v"(x[1]), [x_2] "v"(x[2]), [x_3] "v"(x[3])
-
-/* row_1_<type>, row_2_<type>, row_4_<type>(sum, unit, x): sum[v] += *unit * x[v] in each lane of one, two or four
- * vectors. broadcast and multiply: the instructions that broadcast a unit and that multiply and add.
+/* row_1_<type>, row_2_<type>(sum, unit, x): sum[v] += *unit * x[v] in each lane of one or two vectors. broadcast and
+ * multiply: the instructions that broadcast a unit and that multiply and add.
  *
- * row_1_at_<type>, ...(sum, first, distance, times, step, x): the same with unit `step` of the row that
+ * row_1_at_<type>, row_2_at_<type>(sum, first, distance, times, step, x): the same with unit `step` of the row that
  * begins distance * times bytes after `first`; times is 0, 1, 2, 4 or 8, and a constant like step. Then an instruction
  * can have the whole address. Left to themselves, compilers keep sums of these numbers, too many for the registers, and
  * instructions that compute addresses take ports from those that multiply: tiles were an eighth slower. */
@@ -52,15 +44,6 @@
                 : [sum_0] "+v"(sum_0), [sum_1] "+v"(sum_1), [all] "=&v"(all)                                           \
                 : [unit] "m"(*unit), [x_0] "v"(x[0]), [x_1] "v"(x[1]));                                                \
         sum[0] = sum_0, sum[1] = sum_1;                                                                                \
-    }                                                                                                                  \
-    static inline                                                                                                      \
-        __attribute__((always_inline)) void row_4_##type(vector *sum, const unit_type *unit, const vector *x)          \
-    {                                                                                                                  \
-        vector sum_0 = sum[0], sum_1 = sum[1], sum_2 = sum[2], sum_3 = sum[3], all;                                    \
-        __asm__(broadcast " %[unit], %[all]\n\t" LS_GEMM_FOUR(multiply)                                                \
-                : LS_GEMM_FOUR_SUMS                                                                                    \
-                : [unit] "m"(*unit), LS_GEMM_FOUR_OPERANDS);                                                           \
-        sum[0] = sum_0, sum[1] = sum_1, sum[2] = sum_2, sum[3] = sum_3;                                                \
     }                                                                                                                  \
     static inline __attribute__((always_inline)) void row_1_at_##type(                                                 \
         vector *sum, const char *first, int64_t distance, int times, int step, const vector *x)                        \
@@ -88,19 +71,6 @@
                 : [sum_0] "+v"(sum_0), [sum_1] "+v"(sum_1), [all] "=&v"(all)                                           \
                 : LS_GEMM_ROW_AT_OPERANDS(unit_type), [x_0] "v"(x[0]), [x_1] "v"(x[1]));                               \
         sum[0] = sum_0, sum[1] = sum_1;                                                                                \
-    }                                                                                                                  \
-    static inline __attribute__((always_inline)) void row_4_at_##type(                                                 \
-        vector *sum, const char *first, int64_t distance, int times, int step, const vector *x)                        \
-    {                                                                                                                  \
-        if (!LS_GEMM_CONSTANT(times) || !LS_GEMM_CONSTANT(step) || !times) {                                           \
-            row_4_##type(sum, (const unit_type *)(first + times * distance) + step, x);                                \
-            return;                                                                                                    \
-        }                                                                                                              \
-        vector sum_0 = sum[0], sum_1 = sum[1], sum_2 = sum[2], sum_3 = sum[3], all;                                    \
-        __asm__(broadcast LS_GEMM_ROW_AT ", %[all]\n\t" LS_GEMM_FOUR(multiply)                                         \
-                : LS_GEMM_FOUR_SUMS                                                                                    \
-                : LS_GEMM_ROW_AT_OPERANDS(unit_type), LS_GEMM_FOUR_OPERANDS);                                          \
-        sum[0] = sum_0, sum[1] = sum_1, sum[2] = sum_2, sum[3] = sum_3;                                                \
     }
 
 #endif

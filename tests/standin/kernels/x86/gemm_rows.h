@@ -18,11 +18,6 @@
         row_1_##type(sum, unit, x);                                                                                    \
         row_1_##type(sum + 1, unit, x + 1);                                                                            \
     }                                                                                                                  \
-    LS_STANDIN_ROW row_4_##type(vector *sum, const unit_type *unit, const vector *x)                                   \
-    {                                                                                                                  \
-        row_2_##type(sum, unit, x);                                                                                    \
-        row_2_##type(sum + 2, unit, x + 2);                                                                            \
-    }                                                                                                                  \
     LS_STANDIN_ROW row_1_at_##type(vector *sum, const char *first, int64_t distance, int times, int step,              \
                                    const vector *x)                                                                    \
     {                                                                                                                  \
@@ -32,11 +27,6 @@
                                    const vector *x)                                                                    \
     {                                                                                                                  \
         row_2_##type(sum, (const unit_type *)(first + times * distance) + step, x);                                    \
-    }                                                                                                                  \
-    LS_STANDIN_ROW row_4_at_##type(vector *sum, const char *first, int64_t distance, int times, int step,              \
-                                   const vector *x)                                                                    \
-    {                                                                                                                  \
-        row_4_##type(sum, (const unit_type *)(first + times * distance) + step, x);                                    \
     }
 
 #endif
