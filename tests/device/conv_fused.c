@@ -137,7 +137,7 @@ static void check_fused(fused *f, bool stored)
             int64_t at = (i / points * k->o + o) * points + i % points;
             double want = (y[at] - mean) * gain + get(&f->operand[SHIFT], o);
             double size = fabs(want) + 1e-3 * (fabs(y[at]) + fabs(mean)) * fabs(gain) + 0.1;
-            if (stored) size += fabs(y[at] * gain) + 0.2; /* moments may be those of rounded numbers */
+            if (stored) size += (fabs(y[at]) + hypot(mean, sqrt(var))) * fabs(gain); /* the mean, too, may be off */
             if (k->residual) want += get(&f->operand[RESIDUAL], at), size += fabs(get(&f->operand[RESIDUAL], at));
             if (k->relu && want < 0) want = 0;
             double got = get(&f->operand[Y], at);
