@@ -418,14 +418,21 @@ static task_part part_of(const direct_plan *plan, int64_t number)
     return p;
 }
 
+/* The first point of task `number` in an image that is not copied. All have as many tiles, or one more. */
+static int64_t first_point(const direct_plan *plan, int64_t number)
+{
+    int64_t mr = plan->job->kernel->in_place_rows, tiles = ceil_div(plan->job->m, mr);
+    return smaller(plan->job->m, tiles * number / (plan->tasks / plan->parts) * mr);
+}
+
 /* Point to what task `number` reads of the image: it is prefetched while another one runs. */
 static void look_ahead(const direct_plan *plan, direct_task *task, int64_t number)
 {
     const ls_pixels *pixels = &plan->walk->pixels;
     int64_t bytes = (int64_t)ls_dtype_size(pixels->dtype), first, count; /* elements */
     if (!plan->copied) {
-        first = number * plan->rows * plan->pitch;
-        count = smaller(plan->rows, plan->job->m - number * plan->rows) * plan->pitch;
+        first = first_point(plan, number) * plan->pitch;
+        count = first_point(plan, number + 1) * plan->pitch - first;
     } else {
         task_part p = part_of(plan, number);
         int64_t row = larger(0, plan->low[0] + p.y * plan->walk->stride[0]);
@@ -445,15 +452,15 @@ static void run_copied(const direct_plan *plan, direct_task *task, int64_t numbe
     multiply(plan, task, part);
 }
 
-/* Points [first, first + count) of an image that needs no copy, except to spread them, or for a tile that would read
- * past its end. */
+/* The points of task `number` of an image that needs no copy, except to spread them, or for a tile that would read past
+ * its end. */
 static void run_in_image(const direct_plan *plan, direct_task *task, int64_t number, int64_t part)
 {
     const ls_gemm_sink *sink = &plan->job->sink;
     const ls_gemm_kernel *kernel = plan->job->kernel;
     int64_t mr = kernel->in_place_rows, stride = plan->pitch * plan->bytes;
     int64_t distance = plan->spread ? plan->spread * plan->bytes : stride;
-    int64_t first = number * plan->rows, count = smaller(plan->rows, plan->job->m - first), whole = count / mr * mr;
+    int64_t first = first_point(plan, number), count = first_point(plan, number + 1) - first, whole = count / mr * mr;
     const char *image = plan->walk->pixels.data + first * stride;
     /* Only the channels of this group: the image may end with them. */
     char *rest = task->copy + (plan->spread ? whole * distance : 0);
@@ -507,21 +514,23 @@ static void run_tasks(void *arg, ls_worker worker)
 
 /* ---- Planning ---------------------------------------------------------------------------------------------------- */
 
-/* How many points make a task: rows of the grid, or images. */
-static void cut_points(direct_plan *plan, int64_t images, int64_t wanted, bool moments)
+/* How many points make a task: tiles of them, rows of the grid, or images. */
+static void cut_points(direct_plan *plan, int64_t images, int64_t wanted, int64_t workers, bool moments)
 {
     const ls_walk *walk = plan->walk;
     int64_t pixel = plan->pitch * plan->bytes;
     int64_t most = larger(COPY_BYTES / (pixel * walk->stride[0] * walk->stride[1]), LEAST_POINTS);
     if (!plan->copied) {
         int64_t stays = plan->spread && !moments ? SPREAD_BYTES : STAYS_BYTES; /* moments do not depend on L1 */
-        int64_t least = larger(plan->job->kernel->in_place_rows, smaller(LEAST_POINTS, stays / pixel));
-        most = larger(IMAGE_BYTES / pixel, least);
+        int64_t m = plan->job->m, mr = plan->job->kernel->in_place_rows, tiles = ceil_div(m, mr);
+        int64_t least = larger(mr, smaller(LEAST_POINTS, stays / pixel));
+        most = larger(least, smaller(larger(IMAGE_BYTES / pixel, least), ceil_div(m, wanted)));
         plan->items = 1;
-        most = larger(least, smaller(most, ceil_div(plan->job->m, wanted)));
-        plan->rows =
-            ls_gemm_round_up(ceil_div(plan->job->m, ceil_div(plan->job->m, most)), plan->job->kernel->in_place_rows);
-        plan->tasks = ceil_div(plan->job->m, plan->rows);
+        plan->tasks = ceil_div(m, most);
+        if (!moments && plan->tasks > workers) /* as many for each */
+            plan->tasks = (plan->tasks + workers / 2) / workers * workers;
+        plan->tasks = smaller(plan->tasks, tiles);
+        plan->rows = ceil_div(tiles, plan->tasks) * mr;
         return;
     }
     plan->width = distance(plan, 1, walk->grid[1]);
@@ -545,7 +554,7 @@ static void cut_tasks(direct_plan *plan, int64_t workers, bool moments)
 {
     const int64_t *grid = plan->walk->grid;
     int64_t point_tasks = moments ? MOMENTS_TASKS : workers > 1 ? TASKS_PER_WORKER * workers : 1;
-    cut_points(plan, plan->job->m / (grid[0] * grid[1]), point_tasks, moments);
+    cut_points(plan, plan->job->m / (grid[0] * grid[1]), point_tasks, workers, moments);
     int64_t panels = ceil_div(plan->job->n, plan->job->kernel->b.width), wanted = 1;
     if (workers > 1 && plan->tasks < TASKS_PER_WORKER * workers)
         wanted = ceil_div(TASKS_PER_WORKER * workers, plan->tasks);
