@@ -219,11 +219,12 @@ typedef struct ls_gemm_point_run {
 } ls_gemm_point_run;
 
 /* A tile of sums over points: to[i][j] = from[i][j] + the products, over all points of the runs, of number i of a and
- * number j of b. These begin a_offset and b_offset bytes after the addresses in a run, and are a_stride and b_stride
+ * number j of b, `rows` and `columns` of them. These begin a_offset and b_offset bytes after the addresses in a run, and are a_stride and b_stride
  * bytes apart from point to point. */
 typedef struct ls_gemm_points {
     const ls_gemm_point_run *run;
     int64_t runs;
+    int rows, columns;
     int64_t a_offset, b_offset, a_stride, b_stride;
     const float *from; /* NULL: start from zero */
     float *to;         /* row-major without gaps, like `from` */
@@ -232,7 +233,7 @@ typedef struct ls_gemm_points {
 
 /* Gradients of weights without packing: their rows and columns are numbers that are contiguous in both images. */
 typedef struct ls_gemm_over_points {
-    int rows, columns; /* of a tile */
+    int rows, columns; /* of a tile: so many or fewer, and so many or half of them */
     int64_t channels;  /* of both pixels of a point, up to which that is faster: tiles of wide ones see many pages */
     void (*sum)(const ls_gemm_points *points);
 } ls_gemm_over_points;

@@ -446,8 +446,13 @@ static void weights_from_pixels_in_place(void)
                                      {1, 70, 300, 9, 8, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
                                      {2, 35, 40, 14, 15, 1, {3, 2}, {2, 3}, {2, 1}, {2, 1}},
                                      {1, 32, 13, 2, 1, 1, {5, 5}, {1, 1}, {4, 4}, {2, 2}},
-                                     /* few channels: gathered, in more and in fewer numbers than a tile has columns */
+                                     /* few channels: numbers under a row of taps for one tile or several, outputs for
+                                      * half a tile or several, parts that begin and end within images */
                                      {2, 3, 40, 45, 50, 1, {7, 7}, {2, 2}, {3, 3}, {1, 1}},
+                                     {9, 3, 16, 28, 31, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+                                     {3, 15, 64, 12, 10, 1, {2, 3}, {2, 1}, {0, 2}, {2, 1}},
+                                     {2, 24, 45, 20, 17, 1, {1, 1}, {1, 1}, {0, 0}, {1, 1}},
+                                     {2, 1, 16, 3, 2, 1, {5, 5}, {1, 1}, {4, 4}, {1, 1}},
                                      {2, 3, 14, 21, 19, 1, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
                                      {1, 2, 15, 9, 8, 1, {3, 2}, {1, 3}, {2, 1}, {2, 1}},
                                      {2, 5, 33, 14, 40, 1, {1, 4}, {1, 2}, {0, 2}, {1, 2}}};
@@ -541,14 +546,17 @@ static void groups_end_with_the_image(void)
 /* Nor after the last pixel of either image, where panels of channels would exceed it. */
 static void gradients_of_weights_end_with_the_images(void)
 {
-    static const conv_case odd = {2, 45, 40, 5, 6, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}};
-    conv_tensors t = conv_new(&odd, LS_F32, LS_F32, LS_F32, 2);
-    fenced x = fence(&t.x.view), y = fence(&t.y.view);
-    check_conv(&t, 2, LS_F32, false, false);
-    check_conv(&t, 2, LS_F32, true, false);
-    unfence(x);
-    unfence(y);
-    conv_free(&t);
+    static const conv_case odd[] = {{2, 45, 40, 5, 6, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+                                    {2, 3, 40, 5, 6, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}}};
+    for (size_t c = 0; c < sizeof odd / sizeof *odd; c++) {
+        conv_tensors t = conv_new(&odd[c], LS_F32, LS_F32, LS_F32, 2);
+        fenced x = fence(&t.x.view), y = fence(&t.y.view);
+        check_conv(&t, 2, LS_F32, false, false);
+        check_conv(&t, 2, LS_F32, true, false);
+        unfence(x);
+        unfence(y);
+        conv_free(&t);
+    }
 }
 
 static void check_packed_weights(const conv_case *what, ls_dtype type)

@@ -217,7 +217,7 @@ void ls_dweight_store(const ls_operand *dw, int64_t o, int64_t c, int64_t channe
 void ls_dweight_add(const ls_dweight_sums *sums);
 
 /* conv_dweight_points.c: the gradient for the weight of pixels in f32 in place, without packing, where the CPU has a
- * kernel for it and panels fit into the channels. */
+ * kernel for it whose tiles fit. */
 bool ls_conv_dweight_in_place(const ls_conv *conv, const ls_call *call);
 ls_status ls_conv_dweight_points(const ls_conv *conv, ls_pixels dy, ls_pixels x, const ls_operand *dw, ls_message *why);
 

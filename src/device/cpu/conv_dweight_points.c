@@ -6,8 +6,8 @@
  * tap sees a row of dy as one run of points, at equal distances in both images; points that see the border are left
  * out. So nothing is packed, and no product is with zeros of a border.
  *
- * Where pixels of x have few channels, those that all taps see at a point are gathered into one line first, and one tap
- * sees these.
+ * Where pixels of x have few channels, the numbers under a row of taps are rows of the product instead, and O its
+ * columns, which fill tiles better. Rows of x are copied for that, with their border.
  *
  * A task sums over a part of the rows of dy, a chunk that stays in L2 at a time, and keeps the sums of its block of dw
  * in L2, too. The next chunk is fetched meanwhile. */
@@ -30,9 +30,11 @@ typedef struct points_plan {
     ls_walk walk; /* of y over x */
     ls_pixels dy;
     int64_t rows, part, chunk; /* of dy, in all images; of a part; of a chunk */
-    int64_t line;              /* numbers of a gathered line; 0: pixels are used in place */
-    ls_conv flat;              /* the convolution of lines */
-    ls_operand flat_dw;
+    /* Where pixels of x have few channels: */
+    int64_t numbers;      /* under a row of taps; else 0 */
+    int64_t line, height; /* numbers of a copied row; rows that a chunk sees of an image */
+    ls_conv turned;       /* its outputs are these numbers, its channels the outputs, its taps those of a column */
+    ls_operand turned_dw;
     _Atomic int64_t next;
     atomic_bool out_of_memory;
 } points_plan;
@@ -69,16 +71,54 @@ static int64_t list_runs(const points_plan *plan, int64_t tap, int64_t first, in
     return n;
 }
 
-/* The runs of points of those rows and of the lines gathered for them. */
-static int64_t list_lines(const points_plan *plan, int64_t first, int64_t rows, const float *lines,
-                          ls_gemm_point_run *run)
+/* ---- Few channels ------------------------------------------------------------------------------------------------ */
+
+/* Row `row` of an image of x, with its border. */
+static void copy_row(const points_plan *plan, float *to, int64_t item, int64_t row)
+{
+    const ls_pixels *x = &plan->walk.pixels;
+    int64_t channels = plan->conv->group_c, pixels = plan->line / channels;
+    int64_t before = smaller(pixels, -plan->walk.origin[1]), there = smaller(x->size[1], pixels - before);
+    if (row < 0 || row >= x->size[0]) {
+        memset(to, 0, (size_t)ls_f32_bytes(plan->line));
+        return;
+    }
+    const float *from = (const float *)x->data + item * x->item + row * x->row;
+    memset(to, 0, (size_t)ls_f32_bytes(before * channels));
+    to += before * channels;
+    int64_t run = x->pixel == channels ? there : 1;
+    for (int64_t i = 0; i < there; i += run, from += x->pixel * run, to += run * channels)
+        memcpy(to, from, (size_t)ls_f32_bytes(run * channels));
+    memset(to, 0, (size_t)ls_f32_bytes((pixels - before - there) * channels));
+}
+
+/* What the points of rows [first, first + rows) of dy see: one image after the other, each from the first row that its
+ * first points see. */
+static void copy_rows(const points_plan *plan, int64_t first, int64_t rows, float *to)
+{
+    const ls_walk *walk = &plan->walk;
+    int64_t reach = (walk->taps[0] - 1) * walk->tap_step[0] + 1;
+    for (int64_t i = 0, count; i < rows; i += count, to += plan->height * plan->line) {
+        int64_t item = (first + i) / walk->grid[0], y = (first + i) % walk->grid[0];
+        count = smaller(rows - i, walk->grid[0] - y);
+        for (int64_t row = 0; row < (count - 1) * walk->stride[0] + reach; row++)
+            copy_row(plan, to + row * plan->line, item, y * walk->stride[0] + walk->origin[0] + row);
+    }
+}
+
+/* The runs of points that row `tap` of the taps sees in those rows of dy. */
+static int64_t list_copied(const points_plan *plan, int64_t tap, int64_t first, int64_t rows, const float *copy,
+                           ls_gemm_point_run *run)
 {
     const ls_pixels *dy = &plan->dy;
-    int64_t height = plan->walk.grid[0], width = plan->walk.grid[1];
+    const ls_walk *walk = &plan->walk;
     for (int64_t i = 0; i < rows; i++) {
-        int64_t item = (first + i) / height, y = (first + i) % height;
-        const char *a = dy->data + ls_f32_bytes(item * dy->item + y * dy->row);
-        run[i] = (ls_gemm_point_run){a, (const char *)(lines + i * width * plan->line), width};
+        int64_t item = (first + i) / walk->grid[0], y = (first + i) % walk->grid[0],
+                image = item - first / walk->grid[0];
+        int64_t row = (image ? y : i) * walk->stride[0] + tap * walk->tap_step[0];
+        const char *at = dy->data + ls_f32_bytes(item * dy->item + y * dy->row);
+        run[i] =
+            (ls_gemm_point_run){(const char *)(copy + (image * plan->height + row) * plan->line), at, walk->grid[1]};
     }
     return rows;
 }
@@ -109,7 +149,7 @@ static ls_gemm_ahead take_share(ls_gemm_ahead both[2], int64_t calls, int64_t mo
 /* Memory of a worker. */
 typedef struct worker_room {
     ls_gemm_point_run *run;
-    float *lines;
+    float *copy;
 } worker_room;
 
 typedef struct chunk {
@@ -124,17 +164,19 @@ static void multiply_chunk(const points_plan *plan, const ls_dweight_block *b, c
     ls_gemm_point_run *run = room->run;
     int64_t points = now->rows * plan->walk.grid[1], tile = s->rows * s->columns;
     int64_t calls = s->taps * ceil_div(b->channels, s->columns) * ceil_div(b->outputs, s->rows); /* left */
+    const bool turned = plan->numbers > 0;
+    int64_t dy_stride = ls_f32_bytes(plan->dy.pixel);
+    int64_t x_pixel = turned ? plan->conv->group_c : plan->walk.pixels.pixel;
+    int64_t x_stride = ls_f32_bytes(x_pixel * plan->walk.stride[1]);
     ls_gemm_points p = {.run = run,
-                        .a_stride = ls_f32_bytes(plan->dy.pixel),
-                        .b_stride = ls_f32_bytes(plan->walk.pixels.pixel * plan->walk.stride[1])};
-    if (plan->line) {
-        ls_walk_gather(&plan->walk, plan->conv->group_c, now->first * plan->walk.grid[1], points, room->lines,
-                       ls_f32_bytes(plan->line));
-        p.b_stride = ls_f32_bytes(plan->line);
-    }
+                        .rows = (int)s->rows,
+                        .columns = (int)s->columns,
+                        .a_stride = turned ? x_stride : dy_stride,
+                        .b_stride = turned ? dy_stride : x_stride};
+    if (turned) copy_rows(plan, now->first, now->rows, room->copy);
     for (int64_t tap = 0; tap < s->taps; tap++) {
-        p.runs = plan->line ? list_lines(plan, now->first, now->rows, room->lines, run)
-                            : list_runs(plan, tap, now->first, now->rows, run);
+        p.runs = turned ? list_copied(plan, tap, now->first, now->rows, room->copy, run)
+                        : list_runs(plan, tap, now->first, now->rows, run);
         for (int64_t c = 0; c < b->channels; c += s->columns) {
             p.b_offset = ls_f32_bytes(ls_dweight_first(s, b->first_c + c, s->columns, s->conv->group_c));
             for (int64_t o = 0; o < b->outputs; o += s->rows) {
@@ -179,29 +221,28 @@ static void run_tasks(void *arg, ls_worker worker)
 {
     points_plan *plan = arg;
     int64_t runs = ls_gemm_round_up(plan->chunk * (int64_t)sizeof(ls_gemm_point_run), 64);
-    int64_t lines = ls_f32_bytes(plan->chunk * plan->walk.grid[1] * plan->line);
-    char *memory = ls_scratch(worker, 0, (size_t)(runs + lines));
+    int64_t images = (plan->chunk + plan->walk.grid[0] - 2) / plan->walk.grid[0] + 1; /* that a chunk sees, at most */
+    char *memory = ls_scratch(worker, 0, (size_t)(runs + ls_f32_bytes(images * plan->height * plan->line)));
     if (!memory) {
         atomic_store(&plan->out_of_memory, true);
         return;
     }
     worker_room room = {(ls_gemm_point_run *)memory, (float *)(memory + runs)};
-    memset(room.lines, 0, (size_t)lines); /* also what is beyond the numbers of a line */
     for (int64_t task = claim(plan); task < ls_dweight_tasks(&plan->sums);) task = run_task(plan, &room, task);
 }
 
 /* ---- Planning ---------------------------------------------------------------------------------------------------- */
 
-/* Numbers that the taps see of all channels at a point, if these are gathered; else of a pixel. */
-static int64_t numbers_of(const ls_conv *conv)
+/* Bytes of both images that belong to a point, where all channels are needed. */
+static int64_t point_bytes(const ls_conv *conv)
 {
-    return conv->group_c * (ls_conv_is_narrow(conv) ? conv->window.kernel[0] * conv->window.kernel[1] : 1);
+    return ls_f32_bytes(conv->group_o + conv->group_c * conv->window.stride[0] * conv->window.stride[1]);
 }
 
-/* Do lines gathered for a row of points stay in L2? Otherwise packing, which needs no whole row, is faster. */
-static bool lines_stay(const ls_conv *conv, const ls_gemm_over_points *kernel)
+/* Has a pixel of x fewer channels than a tile has columns? */
+static bool has_few(const ls_conv *conv, const ls_gemm_over_points *kernel)
 {
-    return ls_f32_bytes(conv->out[1] * larger(numbers_of(conv), kernel->columns)) <= CHUNK_BYTES;
+    return conv->group_c < kernel->columns;
 }
 
 bool ls_conv_dweight_in_place(const ls_conv *conv, const ls_call *call)
@@ -210,9 +251,12 @@ bool ls_conv_dweight_in_place(const ls_conv *conv, const ls_call *call)
     if (!kernel || conv->compute != LS_F32 || call->in[0]->dtype != LS_F32 || call->in[1]->dtype != LS_F32 ||
         call->out[0]->dtype != LS_F32 || conv->window.groups != 1 || !conv->n || !conv->out[0] || !conv->out[1])
         return false;
-    return conv->group_o >= kernel->rows &&
-           (ls_conv_is_narrow(conv) ? lines_stay(conv, kernel) : conv->group_c >= kernel->columns) &&
-           conv->group_o + numbers_of(conv) <= kernel->channels;
+    if (has_few(conv, kernel)) /* Otherwise packing is faster: with half tiles, or where a row does not stay in L2. */
+        return conv->window.dilation[1] == 1 &&
+               (conv->group_o >= kernel->columns || conv->group_o == kernel->columns / 2) &&
+               conv->group_o + conv->group_c * conv->window.kernel[0] * conv->window.kernel[1] <= kernel->channels &&
+               conv->out[1] * point_bytes(conv) <= CHUNK_BYTES;
+    return conv->group_o >= kernel->rows && conv->group_o + conv->group_c <= kernel->channels;
 }
 
 /* Parts depend on sizes only; a power of two, since the workers often are one, too. */
@@ -224,38 +268,42 @@ static int64_t parts_of(const points_plan *plan)
     return parts;
 }
 
-/* Let the convolution of lines take the place of the one of pixels. Its weights [o][line] go to memory of their own. */
-static bool gather_lines(points_plan *plan)
+/* Let numbers under a row of taps and outputs change places. Their gradient goes to memory of its own. */
+static bool turn(points_plan *plan)
 {
     const ls_conv *conv = plan->conv;
-    plan->line = larger(numbers_of(conv), plan->kernel->columns);
-    plan->flat = *conv;
-    plan->flat.group_c = plan->line;
-    plan->flat.accumulate = false;
-    plan->flat_dw =
+    int64_t height = conv->window.kernel[0], width = conv->window.kernel[1], outputs = conv->group_o;
+    plan->numbers = conv->group_c * width;
+    plan->line = ((conv->out[1] - 1) * conv->window.stride[1] + width) * conv->group_c;
+    plan->turned = *conv;
+    plan->turned.group_o = plan->numbers;
+    plan->turned.group_c = outputs;
+    plan->turned.accumulate = false;
+    plan->turned_dw =
         (ls_operand){.dtype = LS_F32,
                      .ndim = 4,
-                     .dim = {conv->group_o, plan->line, 1, 1},
-                     .stride = {plan->line, 1, 1, 1},
-                     .data = ls_scratch((ls_worker){0, 1}, 1, (size_t)ls_f32_bytes(conv->group_o * plan->line))};
-    plan->sums.conv = &plan->flat;
-    plan->sums.dw = &plan->flat_dw;
-    plan->sums.taps = 1;
-    return plan->flat_dw.data != NULL;
+                     .dim = {plan->numbers, outputs, height, 1},
+                     .stride = {outputs * height, height, 1, 1},
+                     .data = ls_scratch((ls_worker){0, 1}, 1, (size_t)ls_f32_bytes(plan->numbers * outputs * height))};
+    plan->sums.conv = &plan->turned;
+    plan->sums.dw = &plan->turned_dw;
+    plan->sums.taps = height;
+    if (outputs < plan->sums.columns) plan->sums.columns /= 2;
+    return plan->turned_dw.data != NULL;
 }
 
-/* Weights of lines [o][tap][c] to those of the convolution. */
-static void store_lines(const points_plan *plan, const ls_operand *dw)
+/* That gradient to its place. */
+static void store_turned(const points_plan *plan, const ls_operand *dw)
 {
-    const float *from = plan->flat_dw.data;
-    int64_t channels = dw->dim[1], width = dw->dim[3], numbers = numbers_of(plan->conv);
-    for (int64_t o = 0; o < dw->dim[0]; o++)
-        for (int64_t i = 0; i < numbers; i++) {
-            int64_t tap = i / channels;
-            float *to = (float *)dw->data + o * dw->stride[0] + i % channels * dw->stride[1] +
-                        tap / width * dw->stride[2] + tap % width * dw->stride[3];
-            *to = from[o * plan->line + i] + (plan->conv->accumulate ? *to : 0);
-        }
+    const float *from = plan->turned_dw.data;
+    for (int64_t number = 0; number < plan->numbers; number++)
+        for (int64_t o = 0; o < dw->dim[0]; o++)
+            for (int64_t row = 0; row < dw->dim[2]; row++) {
+                int64_t channel = number % dw->dim[1], column = number / dw->dim[1];
+                float *to = (float *)dw->data + o * dw->stride[0] + channel * dw->stride[1] + row * dw->stride[2] +
+                            column * dw->stride[3];
+                *to = *from++ + (plan->conv->accumulate ? *to : 0);
+            }
 }
 
 ls_status ls_conv_dweight_points(const ls_conv *conv, ls_pixels dy, ls_pixels x, const ls_operand *dw, ls_message *why)
@@ -264,7 +312,6 @@ ls_status ls_conv_dweight_points(const ls_conv *conv, ls_pixels dy, ls_pixels x,
     points_plan plan = {.conv = conv,
                         .sums = {.conv = conv,
                                  .dw = dw,
-                                 .rows = kernel->rows,
                                  .columns = kernel->columns,
                                  .within = true,
                                  .taps = conv->window.kernel[0] * conv->window.kernel[1]},
@@ -272,21 +319,27 @@ ls_status ls_conv_dweight_points(const ls_conv *conv, ls_pixels dy, ls_pixels x,
                         .walk = ls_walk_forward(conv, x),
                         .dy = dy,
                         .rows = conv->n * conv->out[0]};
-    if (ls_conv_is_narrow(conv) && !gather_lines(&plan)) return ls_conv_out_of_memory(why);
+    if (has_few(conv, kernel) && !turn(&plan)) return ls_conv_out_of_memory(why);
+    int64_t all = plan.sums.conv->group_o;
+    plan.sums.rows = ceil_div(all, ceil_div(all, kernel->rows));
     ls_dweight_cut(&plan.sums, 1);
     plan.part = ceil_div(plan.rows, parts_of(&plan));
     plan.sums.parts = ceil_div(plan.rows, plan.part);
-    int64_t outputs = smaller(conv->group_o, plan.sums.panels_o * kernel->rows);
-    int64_t channels = smaller(plan.sums.conv->group_c, plan.sums.panels_c * kernel->columns);
-    if (!plan.line) channels *= plan.walk.stride[0] * plan.walk.stride[1];
-    int64_t point = ls_f32_bytes(outputs + channels);
+    int64_t point = point_bytes(conv);
+    if (!plan.numbers) {
+        int64_t outputs = smaller(conv->group_o, plan.sums.panels_o * plan.sums.rows);
+        int64_t channels = smaller(conv->group_c, plan.sums.panels_c * plan.sums.columns);
+        point = ls_f32_bytes(outputs + channels * plan.walk.stride[0] * plan.walk.stride[1]);
+    }
     int64_t points = larger(LEAST_CHUNK, CHUNK_BYTES / point);
     plan.chunk = smaller(plan.part, larger(1, points / conv->out[1]));
     plan.chunk = ceil_div(plan.part, ceil_div(plan.part, plan.chunk));
+    plan.height = (smaller(plan.chunk, conv->out[0]) - 1) * plan.walk.stride[0] +
+                  (plan.walk.taps[0] - 1) * plan.walk.tap_step[0] + 1;
     if (!ls_dweight_take(&plan.sums)) return ls_conv_out_of_memory(why);
     ls_parallel(run_tasks, &plan, ls_parallel_width());
     if (atomic_load(&plan.out_of_memory)) return ls_conv_out_of_memory(why);
     ls_dweight_add(&plan.sums);
-    if (plan.line) store_lines(&plan, dw);
+    if (plan.numbers) store_turned(&plan, dw);
     return LS_OK;
 }

@@ -164,6 +164,8 @@ static void multiply_lines(const terms_plan *plan, const terms_chunk *chunk, int
                              .count = chunk->depth};
     plan->points->sum(&(ls_gemm_points){.run = &run,
                                         .runs = 1,
+                                        .rows = plan->points->rows,
+                                        .columns = plan->points->columns,
                                         .a_offset = ls_f32_bytes(o * dy->width),
                                         .b_offset = ls_f32_bytes(c * x->width),
                                         .a_stride = ls_f32_bytes(dy->channels),
