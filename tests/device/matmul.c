@@ -238,6 +238,21 @@ static void rows_in_place(void)
                          16 + variant, NULL);
 }
 
+/* Products whose workers each pack the panels of their own columns: as many for all, the last of them in part. */
+static void columns_of_each_worker(void)
+{
+    for (int v = 0; v < 16; v++) {
+        int64_t m = v & 1 ? 137 : 98, n = v & 2 ? 250 : 128, k = 96;
+        operand a = operand_coarse(LS_F32, LS_SHAPE(1, 1, m, k), row_major, 1);
+        operand b = operand_coarse(LS_F32, LS_SHAPE(1, 1, k, n), v & 4 ? transposed : row_major, 1);
+        operand c = operand_coarse(LS_F32, LS_SHAPE(1, 1, m, n), row_major, 1);
+        check_matmul(&a.view, &b.view, &c.view, LS_F32, v & 8);
+        operand_free(&a);
+        operand_free(&b);
+        operand_free(&c);
+    }
+}
+
 /* Rows at distances at which they drive each other out of a small L1: spread there, and packed where there are many
  * columns. */
 static void rows_that_meet_in_l1(void)
@@ -415,6 +430,7 @@ int main(int argc, char **argv)
     CHECK_RUN_ISAS(empty_sizes);
     CHECK_RUN_ISAS(linear_layers);
     CHECK_RUN_ISAS(rows_in_place);
+    CHECK_RUN_ISAS(columns_of_each_worker);
     CHECK_RUN_ISAS(rows_that_meet_in_l1);
     CHECK_RUN_ISAS_SLOW(large_layers_round_the_same_way);
     CHECK_RUN_ISAS(packed_weights);

@@ -33,13 +33,14 @@
 #define PANEL_BYTES (448 << 10)  /* of the weights, at most: read from L2 for every tile */
 #define PASS_BYTES (1 << 20)     /* of panels that all points of a task pass together: they stay in L2 */
 #define CACHE_LINE 64
+#define OWN_BYTES (256 << 10) /* of all panels up to which every worker packs those of its own columns */
 #define TASKS_PER_WORKER 4
 #define MOMENTS_TASKS 8 /* least, if points allow, where moments are gathered: the same with any number of workers */
 
 typedef struct direct_plan {
     const ls_gemm_job *job;
     const ls_walk *walk;
-    const char *b; /* panels of the weights */
+    const char *b; /* panels of the weights; NULL: each worker packs those of its columns */
     int64_t b_stride;
     int64_t channels, bytes;     /* of a pixel; of an element of the copy */
     int64_t low[2];              /* row and column of the image that the copy begins with; negative: in the border */
@@ -164,6 +165,7 @@ typedef struct direct_task {
     ls_gemm_ahead ahead; /* what the next task reads of the image */
     char *copy;
     const char *first; /* point */
+    char *b;           /* panels of the worker's columns, if it packs them itself */
     int64_t tiles;
     bool few;       /* tiles have as many points as a run */
     void **row;     /* of every point of the tiles; NULL: border */
@@ -214,16 +216,18 @@ static bool task_memory(const direct_plan *plan, ls_worker worker, direct_task *
     int64_t copy = copy_bytes(plan), panels = plan->part_columns / plan->job->kernel->b.width;
     int64_t found = plan->gatherings ? panels * (int64_t)sizeof(ls_gemm_moments) : 0;
     int64_t starts = plan->run ? pointers : 0;
-    char *memory = ls_scratch(worker, 0, (size_t)(copy + 6 * pointers + starts + found + sums));
+    int64_t own = plan->b ? 0 : ls_gemm_round_up(panels * plan->b_stride * plan->bytes, 64);
+    char *memory = ls_scratch(worker, 0, (size_t)(copy + own + 6 * pointers + starts + found + sums));
     if (!memory) return false;
-    char *behind = memory + copy + 6 * pointers;
+    char *behind = memory + copy + own + 6 * pointers;
     *task = (direct_task){.copy = memory,
+                          .b = memory + copy,
                           .start = (int64_t *)behind,
                           .found = (ls_gemm_moments *)(behind + starts),
                           .sums = (float *)(behind + starts + found)};
     void ***lists[] = {&task->row,      &task->valid,          &task->shifted,
                        &task->residual, &task->valid_residual, &task->shifted_residual};
-    for (int i = 0; i < 6; i++) *lists[i] = (void **)(memory + copy + i * pointers);
+    for (int i = 0; i < 6; i++) *lists[i] = (void **)(memory + copy + own + i * pointers);
     return true;
 }
 
@@ -357,9 +361,10 @@ static int64_t columns_at_once(const direct_plan *plan, bool apart)
     return ls_gemm_round_up(ceil_div(all, ceil_div(all, panels * width)), 2 * width);
 }
 
-static const char *panel_at(const direct_plan *plan, int64_t column)
+static const char *panel_at(const direct_plan *plan, const direct_task *task, int64_t column, int64_t part)
 {
-    return plan->b + column / plan->job->kernel->b.width * plan->b_stride * plan->bytes;
+    if (!plan->b) column -= part * plan->part_columns;
+    return (plan->b ? plan->b : task->b) + column / plan->job->kernel->b.width * plan->b_stride * plan->bytes;
 }
 
 static void multiply(const direct_plan *plan, direct_task *task, int64_t part)
@@ -389,9 +394,11 @@ static void multiply(const direct_plan *plan, direct_task *task, int64_t part)
             if (job->sink.bias) to.bias = (const float *)job->sink.bias + column;
             if (job->sink.how.scale_after) to.scale = to.bias + job->sink.how.scale_after;
         }
-        ls_gemm_panels b = {
-            .first = panel_at(plan, column), .count = ceil_div(to.columns, kernel->b.width), .stride = plan->b_stride};
-        if (far) b.next = panel_at(plan, column + at_once < end ? column + at_once : part * plan->part_columns);
+        ls_gemm_panels b = {.first = panel_at(plan, task, column, part),
+                            .count = ceil_div(to.columns, kernel->b.width),
+                            .stride = plan->b_stride};
+        int64_t next = column + at_once < end ? column + at_once : part * plan->part_columns;
+        if (far) b.next = panel_at(plan, task, next, part);
         a.ahead = task->ahead;
         a.ahead.lines = ceil_div(task->ahead.lines, ceil_div(end - column, at_once));
         if (a.ahead.at) task->ahead.at += a.ahead.lines * CACHE_LINE;
@@ -489,6 +496,38 @@ static int64_t claim(direct_plan *plan)
     return atomic_fetch_add(&plan->next, 1);
 }
 
+static void run_task(const direct_plan *plan, direct_task *task, int64_t number)
+{
+    if (plan->gatherings) task->gathering = &plan->gatherings[number];
+    (plan->copied ? run_copied : run_in_image)(plan, task, number / plan->parts, number % plan->parts);
+}
+
+/* All tasks of a worker's columns. */
+static void run_own(const direct_plan *plan, direct_task *task, ls_worker worker)
+{
+    int64_t width = plan->job->kernel->b.width, all = ceil_div(plan->job->n, width);
+    int64_t panels = plan->part_columns / width;
+    for (int64_t part = worker.index; part < plan->parts; part += worker.width) {
+        ls_gemm_pack_panels(plan->job, part * panels, smaller(panels, all - part * panels), task->b);
+        for (int64_t number = part; number < plan->tasks; number += plan->parts) run_task(plan, task, number);
+    }
+}
+
+/* One task after the other, as workers have time. */
+static void run_claimed(direct_plan *plan, direct_task *task, ls_worker worker)
+{
+    for (int64_t number = claim(plan), next; number < plan->tasks; number = next) {
+        /* The next one is known early, since what it reads comes from far away, while others have enough. */
+        bool early = atomic_load(&plan->next) + worker.width - 1 < plan->tasks;
+        next = early ? claim(plan) : number;
+        task->ahead = (ls_gemm_ahead){0};
+        if (next < plan->tasks && next / plan->parts != number / plan->parts)
+            look_ahead(plan, task, next / plan->parts);
+        run_task(plan, task, number);
+        if (!early) next = claim(plan);
+    }
+}
+
 static void run_tasks(void *arg, ls_worker worker)
 {
     direct_plan *plan = arg;
@@ -498,17 +537,8 @@ static void run_tasks(void *arg, ls_worker worker)
         return;
     }
     if (plan->job->kernel->begin) plan->job->kernel->begin();
-    for (int64_t number = claim(plan), next; number < plan->tasks; number = next) {
-        /* The next one is known early, since what it reads comes from far away, while others have enough. */
-        bool early = atomic_load(&plan->next) + worker.width - 1 < plan->tasks;
-        next = early ? claim(plan) : number;
-        task.ahead = (ls_gemm_ahead){0};
-        if (next < plan->tasks && next / plan->parts != number / plan->parts)
-            look_ahead(plan, &task, next / plan->parts);
-        if (plan->gatherings) task.gathering = &plan->gatherings[number];
-        (plan->copied ? run_copied : run_in_image)(plan, &task, number / plan->parts, number % plan->parts);
-        if (!early) next = claim(plan);
-    }
+    if (plan->b) run_claimed(plan, &task, worker);
+    else run_own(plan, &task, worker);
     if (plan->job->kernel->end) plan->job->kernel->end();
 }
 
@@ -556,9 +586,10 @@ static void cut_tasks(direct_plan *plan, int64_t workers, bool moments)
     int64_t point_tasks = moments ? MOMENTS_TASKS : workers > 1 ? TASKS_PER_WORKER * workers : 1;
     cut_points(plan, plan->job->m / (grid[0] * grid[1]), point_tasks, workers, moments);
     int64_t panels = ceil_div(plan->job->n, plan->job->kernel->b.width), wanted = 1;
-    if (workers > 1 && plan->tasks < TASKS_PER_WORKER * workers)
+    if (!plan->b) wanted = workers;
+    else if (workers > 1 && plan->tasks < TASKS_PER_WORKER * workers)
         wanted = ceil_div(TASKS_PER_WORKER * workers, plan->tasks);
-    plan->part_columns = larger(ceil_div(panels, wanted), LEAST_PANELS) * plan->job->kernel->b.width;
+    plan->part_columns = larger(ceil_div(panels, wanted), plan->b ? LEAST_PANELS : 1) * plan->job->kernel->b.width;
     plan->parts = ceil_div(plan->job->n, plan->part_columns);
     plan->tasks *= plan->parts;
 }
@@ -643,6 +674,16 @@ static bool plan_memory(direct_plan *plan, bool moments)
     return true;
 }
 
+/* Should every worker pack panels itself? Few of them it packs sooner than it gets them from another core, but all
+ * workers must have as many. */
+static bool packs_own(const ls_gemm_job *job, int workers)
+{
+    int64_t panels = ceil_div(job->n, job->kernel->b.width);
+    return ls_gemm_packs_b(job) &&
+           panels * ls_gemm_panel_stride(job) * (int64_t)ls_dtype_size(job->kernel->panel) <= OWN_BYTES &&
+           panels % workers == 0;
+}
+
 ls_status ls_conv_direct_run(ls_gemm_job *job, const ls_conv_direct *how, ls_message *why)
 {
     if (!job->m || !job->n) return LS_OK;
@@ -658,10 +699,11 @@ ls_status ls_conv_direct_run(ls_gemm_job *job, const ls_conv_direct *how, ls_mes
     if (!plan.copied) plan.pitch = how->walk->pixels.pixel;
     keep_apart(&plan, how->taps_in_line > 1);
     find_low(&plan);
-    plan.b = ls_gemm_panels_of_b(job, &plan.b_stride);
     int workers = ls_gemm_workers(job);
+    if (packs_own(job, workers)) plan.b_stride = ls_gemm_panel_stride(job);
+    else if (!(plan.b = ls_gemm_panels_of_b(job, &plan.b_stride))) return ls_conv_out_of_memory(why);
     cut_tasks(&plan, workers, how->moments != NULL);
-    if (!plan.b || !plan_memory(&plan, how->moments != NULL)) return ls_conv_out_of_memory(why);
+    if (!plan_memory(&plan, how->moments != NULL)) return ls_conv_out_of_memory(why);
     list_slices(&plan, how->taps_in_line);
     if (workers > 1) ls_parallel(run_tasks, &plan, workers);
     else run_tasks(&plan, (ls_worker){0, 1});

@@ -611,7 +611,7 @@ static void plan_tasks(gemm_plan *plan, int64_t workers)
 typedef struct gemm_packing {
     const ls_gemm_job *job;
     char *to;
-    int64_t stride;
+    int64_t stride, first; /* the panel that is there */
 } gemm_packing;
 
 static void pack_panels(void *arg, int64_t begin, int64_t end)
@@ -620,7 +620,7 @@ static void pack_panels(void *arg, int64_t begin, int64_t end)
     const ls_gemm_side *side = &p->job->kernel->b;
     int64_t row = begin * side->width, rows = smaller(end * side->width, p->job->n) - row;
     pack_block(p->job, &p->job->b, side, 0, row, rows, p->job->n, 0, p->job->k, NULL,
-               p->to + begin * p->stride * (int64_t)ls_dtype_size(p->job->kernel->panel), p->stride);
+               p->to + (begin - p->first) * p->stride * (int64_t)ls_dtype_size(p->job->kernel->panel), p->stride);
 }
 
 /* Slices of all panels: whole lines across k, in the order of memory. */
@@ -635,7 +635,7 @@ static void pack_slices(void *arg, int64_t begin, int64_t end)
 
 static void pack_all(const ls_gemm_job *job, void *to, int64_t stride)
 {
-    gemm_packing packing = {job, to, stride};
+    gemm_packing packing = {job, to, stride, 0};
     int64_t width = job->kernel->b.width, kr = job->kernel->kr, worthwhile = LEAST_WORK / 128;
     if (job->b.across)
         ls_parallel_for(ceil_div(job->k, kr), larger(1, worthwhile / (kr * job->n)), pack_slices, &packing);
@@ -683,10 +683,26 @@ static const void *packed_form(ls_gemm_job *job, int64_t stride, size_t bytes)
     return panels;
 }
 
+bool ls_gemm_packs_b(const ls_gemm_job *job)
+{
+    return !job->derived && !job->b.prepare && !job->b.room && job->b.segments == 1;
+}
+
+int64_t ls_gemm_panel_stride(const ls_gemm_job *job)
+{
+    return panel_distance(job->kernel, job->kernel->b.width, job->k);
+}
+
+void ls_gemm_pack_panels(const ls_gemm_job *job, int64_t first, int64_t count, void *to)
+{
+    gemm_packing packing = {job, to, ls_gemm_panel_stride(job), first};
+    pack_panels(&packing, first, first + count);
+}
+
 const void *ls_gemm_panels_of_b(ls_gemm_job *job, int64_t *stride)
 {
     const ls_gemm_kernel *kernel = job->kernel;
-    *stride = panel_distance(kernel, kernel->b.width, job->k);
+    *stride = ls_gemm_panel_stride(job);
     size_t bytes = (size_t)(ceil_div(job->n, kernel->b.width) * *stride) * ls_dtype_size(kernel->panel);
     if (job->derived) return packed_form(job, *stride, bytes);
     if (job->b.prepare && !job->b.prepare(&job->b)) return NULL;

@@ -142,6 +142,11 @@ static inline ls_dtype ls_gemm_sum_dtype(const ls_gemm_kernel *kernel)
  * its operand or packed into scratch slot 3 of the caller (NULL: out of memory); and how many workers are worth
  * waking. */
 const void *ls_gemm_panels_of_b(ls_gemm_job *job, int64_t *stride);
+/* Is that packed anew for every product, from lines that are there? Then a worker may pack `count` panels from number
+ * `first` on itself. */
+bool ls_gemm_packs_b(const ls_gemm_job *job);
+int64_t ls_gemm_panel_stride(const ls_gemm_job *job);
+void ls_gemm_pack_panels(const ls_gemm_job *job, int64_t first, int64_t count, void *to);
 int ls_gemm_workers(const ls_gemm_job *job);
 
 /* LS_ERR_MEMORY or LS_OK. Uses scratch slots 0 and 1 of every worker and 3 of the caller;
