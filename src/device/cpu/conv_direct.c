@@ -26,7 +26,7 @@
 #define COPY_BYTES (512 << 10)   /* of a task's copy of the image: about a quarter of L2 */
 #define IMAGE_BYTES (64 << 10)   /* of its part of an image that is not copied: stays close to L1 */
 #define LEAST_POINTS 256         /* of a task: they share loads of the weights */
-#define STAYS_BYTES (1 << 20)    /* of their pixels, at most, if not copied: in L2 until all weights have passed */
+#define STAYS_BYTES (1 << 20)    /* of their pixels, roughly, if not copied: in L2 until all weights have passed */
 #define SPREAD_BYTES (384 << 10) /* the same if their rows are spread, which read as much again */
 #define LEAST_USE 0.6            /* share of points that are not border */
 #define LEAST_PANELS 4           /* of the weights, per task with its own points */
@@ -34,6 +34,7 @@
 #define PASS_BYTES (1 << 20)     /* of panels that all points of a task pass together: they stay in L2 */
 #define CACHE_LINE 64
 #define OWN_BYTES (256 << 10) /* of all panels up to which every worker packs those of its own columns */
+#define OWN_ROWS 8            /* times the columns: rows that they then all read, at most */
 #define TASKS_PER_WORKER 4
 #define MOMENTS_TASKS 8 /* least, if points allow, where moments are gathered: the same with any number of workers */
 
@@ -674,14 +675,16 @@ static bool plan_memory(direct_plan *plan, bool moments)
     return true;
 }
 
-/* Should every worker pack panels itself? Few of them it packs sooner than it gets them from another core, but all
- * workers must have as many. */
-static bool packs_own(const ls_gemm_job *job, int workers)
+/* Should every worker pack the panels of its own columns? Few of them it packs sooner than it gets them from another
+ * core. But all workers must have as many, and each reads all rows: these must stay in L2, and not be many more than the
+ * columns. */
+static bool packs_own(const direct_plan *plan, int workers)
 {
+    const ls_gemm_job *job = plan->job;
     int64_t panels = ceil_div(job->n, job->kernel->b.width);
-    return ls_gemm_packs_b(job) &&
-           panels * ls_gemm_panel_stride(job) * (int64_t)ls_dtype_size(job->kernel->panel) <= OWN_BYTES &&
-           panels % workers == 0;
+    return workers > 1 && panels % workers == 0 && ls_gemm_packs_b(job) && job->m <= OWN_ROWS * job->n &&
+           panels * ls_gemm_panel_stride(job) * plan->bytes <= OWN_BYTES &&
+           job->m * job->k * plan->bytes <= STAYS_BYTES;
 }
 
 ls_status ls_conv_direct_run(ls_gemm_job *job, const ls_conv_direct *how, ls_message *why)
@@ -700,7 +703,7 @@ ls_status ls_conv_direct_run(ls_gemm_job *job, const ls_conv_direct *how, ls_mes
     keep_apart(&plan, how->taps_in_line > 1);
     find_low(&plan);
     int workers = ls_gemm_workers(job);
-    if (packs_own(job, workers)) plan.b_stride = ls_gemm_panel_stride(job);
+    if (packs_own(&plan, workers)) plan.b_stride = ls_gemm_panel_stride(job);
     else if (!(plan.b = ls_gemm_panels_of_b(job, &plan.b_stride))) return ls_conv_out_of_memory(why);
     cut_tasks(&plan, workers, how->moments != NULL);
     if (!plan_memory(&plan, how->moments != NULL)) return ls_conv_out_of_memory(why);

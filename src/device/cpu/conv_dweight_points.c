@@ -7,10 +7,10 @@
  * out. So nothing is packed, and no product is with zeros of a border.
  *
  * Where pixels of x have few channels, the numbers under a row of taps are rows of the product instead, and O its
- * columns, which fill tiles better. Rows of x are copied for that, with their border.
+ * columns, which fill tiles better. For that, rows of x are copied with their border, whose zeros are multiplied.
  *
- * A task sums over a part of the rows of dy, a chunk that stays in L2 at a time, and keeps the sums of its block of dw
- * in L2, too. The next chunk is fetched meanwhile. */
+ * A task sums over a part of the rows of dy, a chunk that stays in L2 at a time (unless taps are far apart), and keeps
+ * the sums of its block of dw in L2, too. The next chunk is fetched meanwhile. */
 #include "device/cpu/conv.h"
 
 #include "base/parallel.h"
@@ -252,7 +252,7 @@ bool ls_conv_dweight_in_place(const ls_conv *conv, const ls_call *call)
         call->out[0]->dtype != LS_F32 || conv->window.groups != 1 || !conv->n || !conv->out[0] || !conv->out[1])
         return false;
     if (has_few(conv, kernel)) /* Otherwise packing is faster: with half tiles, or where a row does not stay in L2. */
-        return conv->window.dilation[1] == 1 &&
+        return (conv->window.dilation[1] == 1 || conv->window.kernel[1] == 1) &&
                (conv->group_o >= kernel->columns || conv->group_o == kernel->columns / 2) &&
                conv->group_o + conv->group_c * conv->window.kernel[0] * conv->window.kernel[1] <= kernel->channels &&
                conv->out[1] * point_bytes(conv) <= CHUNK_BYTES;
