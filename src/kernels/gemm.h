@@ -219,8 +219,8 @@ typedef struct ls_gemm_point_run {
 } ls_gemm_point_run;
 
 /* A tile of sums over points: to[i][j] = from[i][j] + the products, over all points of the runs, of number i of a and
- * number j of b, `rows` and `columns` of them. These begin a_offset and b_offset bytes after the addresses in a run, and
- * are a_stride and b_stride bytes apart from point to point. */
+ * number j of b, `rows` and `columns` of them. These begin a_offset and b_offset bytes after the addresses in a run,
+ * and are a_stride and b_stride bytes apart from point to point. */
 typedef struct ls_gemm_points {
     const ls_gemm_point_run *run;
     int64_t runs;

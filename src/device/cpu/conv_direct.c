@@ -676,8 +676,8 @@ static bool plan_memory(direct_plan *plan, bool moments)
 }
 
 /* Should every worker pack the panels of its own columns? Few of them it packs sooner than it gets them from another
- * core. But all workers must have as many, and each reads all rows: these must stay in L2, and not be many more than the
- * columns. */
+ * core. But all workers must have as many, and each reads all rows: these must stay in L2, and not be many more than
+ * the columns. */
 static bool packs_own(const direct_plan *plan, int workers)
 {
     const ls_gemm_job *job = plan->job;
