@@ -251,9 +251,12 @@ bool ls_conv_dweight_in_place(const ls_conv *conv, const ls_call *call)
     if (!kernel || conv->compute != LS_F32 || call->in[0]->dtype != LS_F32 || call->in[1]->dtype != LS_F32 ||
         call->out[0]->dtype != LS_F32 || conv->window.groups != 1 || !conv->n || !conv->out[0] || !conv->out[1])
         return false;
-    if (has_few(conv, kernel)) /* Otherwise packing is faster: with half tiles, or where a row does not stay in L2. */
+    /* Packing is faster where a row does not stay in L2, or with several half tiles, unless it gathers lines. */
+    int64_t half = kernel->columns / 2;
+    bool fills = conv->group_o >= kernel->columns || conv->group_o == half;
+    if (has_few(conv, kernel))
         return (conv->window.dilation[1] == 1 || conv->window.kernel[1] == 1) &&
-               (conv->group_o >= kernel->columns || conv->group_o == kernel->columns / 2) &&
+               (fills || (ls_conv_is_narrow(conv) && conv->group_o > half)) &&
                conv->group_o + conv->group_c * conv->window.kernel[0] * conv->window.kernel[1] <= kernel->channels &&
                conv->out[1] * point_bytes(conv) <= CHUNK_BYTES;
     return conv->group_o >= kernel->rows && conv->group_o + conv->group_c <= kernel->channels;
