@@ -20,7 +20,7 @@ library_dir=$(pkg-config --variable=libdir lockstep)
 
 # Every plug-in that was built is installed, and loaded from there: env shows a version and no reason why not.
 "$prefix/bin/lockstep" env >"$work/env"
-for plugin in "$build"/*/lockstep/liblockstep-comm-*.so "$build"/*/*/lockstep/liblockstep-comm-*.so; do
+for plugin in "$build"/lib*/lockstep/liblockstep-comm-*.so "$build"/lib*/*/lockstep/liblockstep-comm-*.so; do
     [ -e "$plugin" ] || continue
     name=${plugin##*/liblockstep-comm-}
     name=${name%.so}

@@ -1,7 +1,9 @@
 /* norm.h - kernels of batch, layer and group normalisation.
  *
  * Rows x, y, dy, ... are of `dtype` (f16, bf16, f32, f64). Everything else is of the compute type: f64 for f64, else
- * f32. An absent operand is NULL. Statistics not computed here come from the MOMENTS folds of reduce.h. */
+ * f32. An absent operand is NULL. Statistics not computed here come from the MOMENTS folds of reduce.h.
+ *
+ * stream: the result is not read again soon and may bypass the caches; its rows are then multiples of 64 bytes. */
 #ifndef LOCKSTEP_KERNELS_NORM_H
 #define LOCKSTEP_KERNELS_NORM_H
 
@@ -27,6 +29,7 @@ typedef struct ls_layer_norm_rows {
     const void *weight, *bias; /* [n], required */
     void *mean, *rstd;         /* [rows] */
     double epsilon;
+    bool stream; /* y, which is then neither x nor sum */
 } ls_layer_norm_rows;
 
 /* For each row, with xhat = (x - mean) rstd and g = dy weight: dx = more + rstd (g - avg(g) - xhat avg(g xhat)).
@@ -39,6 +42,7 @@ typedef struct ls_layer_norm_grad_rows {
     const void *mean, *rstd; /* [rows] */
     const void *weight;      /* [n], required */
     void *dweight, *dbias;   /* [n], both or neither */
+    bool stream;             /* dx, which is then none of the inputs */
 } ls_layer_norm_grad_rows;
 
 /* The rest works on rows whose coefficients are one value each (step 0) or one per column (step 1). A mask has a bit
@@ -51,7 +55,7 @@ typedef struct ls_norm_apply {
     ls_matrix x, residual, y, mask;
     const void *scale, *shift;
     bool relu;
-    bool stream; /* y is not read again soon: may bypass the caches. All its rows are then multiples of 64 bytes */
+    bool stream; /* y */
 } ls_norm_apply;
 
 /* With d = dy where the mask is set (all of dy where it is absent): sum = total of d, dot = total of d (x - mean), over
@@ -74,7 +78,7 @@ typedef struct ls_norm_slope {
     int64_t rows, n, step;
     ls_matrix dy, x, mask, dx;
     const void *scale, *slope, *shift;
-    bool stream; /* dx, as above */
+    bool stream; /* dx */
 } ls_norm_slope;
 
 typedef struct ls_norm_kernels {

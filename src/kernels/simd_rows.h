@@ -104,23 +104,32 @@ LS_SIMD void ls_vf_stream4(ls_dtype type, void *data, int64_t i, const ls_vf *v,
     }
 }
 
-/* Prefetch into L2 what lies `ahead` bytes after element i. For kernels that pass over rows more than once, or over
- * many at a time, where hardware cannot predict the next address. */
-#define LS_AHEAD 16384 /* bytes: a few rows, more than the memory latency */
-
-LS_SIMD void ls_read_ahead(ls_dtype type, const void *data, int64_t i, int64_t ahead)
+LS_SIMD void ls_vf_write4(ls_dtype type, void *data, int64_t i, const ls_vf *v, int64_t lanes, int count, bool stream)
 {
-    __builtin_prefetch((const char *)data + i * (type == LS_F32 ? 4 : 2) + ahead, 0, 2);
+    if (stream) ls_vf_stream4(type, data, i, v, lanes, count);
+    else ls_vf_put4(type, data, i, v, lanes, count);
 }
 
-/* The same for all lines of `count` vectors, where these are so wide that a core has used what hardware fetched before
- * more of it comes: passes over two images at a time. */
-LS_SIMD void ls_read_ahead4(ls_dtype type, const void *data, int64_t i, int count, int64_t ahead)
+/* Prefetch these lines into L2. Of results, too: a line is read before it is written. */
+LS_SIMD void ls_fetch_lines(const void *data, int64_t bytes)
+{
+    for (int64_t line = 0; line < bytes; line += 64) __builtin_prefetch((const char *)data + line, 0, 2);
+}
+
+/* The lines of `count` vectors that lie `ahead` bytes after element i. For kernels that pass over rows repeatedly, or
+ * over many at a time, where hardware cannot predict the next address. */
+#define LS_AHEAD 16384 /* bytes: a few rows, more than the memory latency */
+
+LS_SIMD void ls_read_ahead(ls_dtype type, const void *data, int64_t i, int count, int64_t ahead)
 {
     const int64_t bytes = type == LS_F32 ? 4 : 2;
-    const char *at = (const char *)data + i * bytes + ahead;
-    if (LS_VF_LANES < 16) return;
-    for (int64_t line = 0; line < count * LS_VF_LANES * bytes; line += 64) __builtin_prefetch(at + line, 0, 2);
+    ls_fetch_lines((const char *)data + i * bytes + ahead, count * LS_VF_LANES * bytes);
+}
+
+/* The same where vectors are so wide that a core has used what hardware fetched before more of it comes. */
+LS_SIMD void ls_read_ahead_wide(ls_dtype type, const void *data, int64_t i, int count, int64_t ahead)
+{
+    if (LS_VF_LANES >= 16) ls_read_ahead(type, data, i, count, ahead);
 }
 
 /* All-ones in the first n lanes. */

@@ -1,7 +1,8 @@
 /* softmax.h - softmax and log softmax kernels on rows.
  *
  * Rows are of `dtype` (f16, bf16, f32, f64), n > 0. A row whose largest element is infinite gives NaN, as in
- * PyTorch. */
+ * PyTorch. stream: the result is none of the inputs, not read again soon, and may bypass the caches; its rows are then
+ * multiples of 64 bytes. */
 #ifndef LOCKSTEP_KERNELS_SOFTMAX_H
 #define LOCKSTEP_KERNELS_SOFTMAX_H
 
@@ -11,15 +12,18 @@ typedef struct ls_softmax_rows {
     ls_dtype dtype;
     int64_t rows, n;
     ls_matrix x, y; /* y may be x */
+    bool stream;
 } ls_softmax_rows;
 
 typedef struct ls_softmax_grad_rows {
     ls_dtype dtype;
     int64_t rows, n;
     ls_matrix dy, y, dx; /* dx may be dy */
+    bool stream;
 } ls_softmax_grad_rows;
 
 typedef struct ls_softmax_kernels {
+    int64_t stream_bytes; /* of a result from which on it should bypass the caches; 0: none */
     /* y = exp(x - max) / sum */
     void (*softmax[LS_DTYPE_COUNT])(const ls_softmax_rows *args);
     /* y = x - log sum exp(x) */

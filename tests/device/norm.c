@@ -453,6 +453,16 @@ static int streamed;
     {                                                                                                                  \
         streamed += args->stream;                                                                                      \
         real->slope[LS_##type](args);                                                                                  \
+    }                                                                                                                  \
+    static void watch_layer_norm_##type(const ls_layer_norm_rows *args)                                                \
+    {                                                                                                                  \
+        streamed += args->stream;                                                                                      \
+        real->layer_norm[LS_##type](args);                                                                             \
+    }                                                                                                                  \
+    static void watch_layer_norm_grad_##type(const ls_layer_norm_grad_rows *args)                                      \
+    {                                                                                                                  \
+        streamed += args->stream;                                                                                      \
+        real->layer_norm_grad[LS_##type](args);                                                                        \
     }
 WATCH(F32)
 WATCH(BF16)
@@ -496,6 +506,69 @@ static int norm_at(ls_dtype dtype, int64_t channels, int64_t beyond, operand *y,
     return before;
 }
 
+typedef struct added {
+    bool residual, sum; /* is one added, is what is normalised a result, too? */
+    double dropout;
+} added;
+
+/* Layer norm of rows of n and its gradient, likewise. */
+static int layer_norm_at(ls_dtype dtype, int64_t n, int64_t beyond, added with, operand *y, operand *dx)
+{
+    enum { ROWS = 21 };
+    ls_shape shape = LS_SHAPE(ROWS, n);
+    operand x = operand_noise(dtype, shape, PLAIN, 17), residual = operand_noise(dtype, shape, PLAIN, 18);
+    operand dy = operand_noise(dtype, shape, PLAIN, 19), sum = operand_new(dtype, shape, PLAIN);
+    operand dropped = operand_new(dtype, shape, PLAIN), statistics = operand_new(LS_F32, LS_SHAPE(2, ROWS), PLAIN);
+    int64_t size = (int64_t)ls_dtype_size(dtype), bytes = ROWS * n * size;
+    ls_operand at[2] = {y->view, dx->view};
+    char *memory[2];
+    for (int i = 0; i < 2; i++) {
+        memory[i] = aligned_alloc(64, (size_t)(bytes + 127) / 64 * 64);
+        at[i].data = memory[i] + beyond * size;
+    }
+    const ls_operand *what = with.sum ? &sum.view : with.residual ? &residual.view : &x.view;
+    ls_call call = {.op = LS_OP_dropout_add_layer_norm,
+                    .n_in = 4,
+                    .n_out = 4,
+                    .in = {&x.view, with.residual ? &residual.view : NULL},
+                    .out = {&at[0], with.sum ? &sum.view : NULL, &statistics.view},
+                    .attrs.norm = {.epsilon = 1e-5, .groups = n, .dropout = with.dropout, .seed = 3}};
+    ls_call back = {.op = LS_OP_dropout_add_layer_norm_grad,
+                    .n_in = 5,
+                    .n_out = 4,
+                    .in = {&dy.view, what, &statistics.view},
+                    .out = {with.dropout > 0 ? &dropped.view : NULL, &at[1]},
+                    .attrs = call.attrs};
+    streamed = 0;
+    run(&call);
+    run(&back);
+    memcpy(y->view.data, at[0].data, (size_t)bytes);
+    memcpy(dx->view.data, at[1].data, (size_t)bytes);
+    int before = streamed;
+    back.out[1] = &dy.view; /* in place */
+    run(&back);
+    CHECK(streamed == before);
+    for (int64_t i = 0; i < ROWS * n; i++) CHECK(get(&dy, i) == get(dx, i));
+    operand *all[] = {&x, &residual, &dy, &sum, &dropped, &statistics};
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++) operand_free(all[k]);
+    for (int i = 0; i < 2; i++) free(memory[i]);
+    return before;
+}
+
+static void check_layer_norm_at(ls_dtype dtype, int64_t n)
+{
+    static const added with[] = {{false, false, 0}, {true, true, 0}, {true, false, 0}, {true, true, 0.25}};
+    for (int w = 0; w < 4; w++) {
+        operand to[4];
+        for (int i = 0; i < 4; i++) to[i] = operand_new(dtype, LS_SHAPE(21, n), PLAIN);
+        bool lines = n * (int64_t)ls_dtype_size(dtype) % 64 == 0, read_again = with[w].dropout > 0;
+        CHECK((layer_norm_at(dtype, n, 0, with[w], &to[0], &to[1]) > 0) == (lines && !read_again));
+        CHECK(layer_norm_at(dtype, n, 1, with[w], &to[2], &to[3]) == 0);
+        for (int i = 0; i < 2; i++) CHECK(same_bits(&to[i], &to[2 + i]));
+        for (int i = 0; i < 4; i++) operand_free(&to[i]);
+    }
+}
+
 /* The same bits, where rows begin on cache lines; others are stored as usual. */
 static void large_results_are_streamed(void)
 {
@@ -508,6 +581,10 @@ static void large_results_are_streamed(void)
     watched.apply[LS_BF16] = watch_apply_BF16;
     watched.slope[LS_F32] = watch_slope_F32;
     watched.slope[LS_BF16] = watch_slope_BF16;
+    watched.layer_norm[LS_F32] = watch_layer_norm_F32;
+    watched.layer_norm[LS_BF16] = watch_layer_norm_BF16;
+    watched.layer_norm_grad[LS_F32] = watch_layer_norm_grad_F32;
+    watched.layer_norm_grad[LS_BF16] = watch_layer_norm_grad_BF16;
     ls_family_norm.offers[isa] = &watched;
     ls_family_norm.ready[isa] = false;
     ls_parallel_set_width(1); /* the count is not atomic */
@@ -522,6 +599,7 @@ static void large_results_are_streamed(void)
             CHECK(norm_at(dtype, channels[c], 1, &to[2], &to[3]) == 0);
             for (int i = 0; i < 2; i++) CHECK(same_bits(&to[i], &to[2 + i]));
             for (int i = 0; i < 4; i++) operand_free(&to[i]);
+            check_layer_norm_at(dtype, channels[c]);
         }
     ls_parallel_set_width(0);
     ls_family_norm.offers[isa] = offer;

@@ -1,4 +1,6 @@
 /* softmax.c - softmax, log softmax and their gradients against plain loops. */
+#include "kernels/softmax.h"
+#include "kernels/kernels.h"
 #include "operands.h"
 
 static double at(const operand *o, int64_t first, int64_t i, int64_t step)
@@ -144,11 +146,100 @@ static void late_start(void)
     operand_free(&y);
 }
 
+/* ---- Results past the caches ------------------------------------------------------------------------------------- */
+
+static const ls_softmax_kernels *real;
+static int streamed;
+
+#define WATCH(kernel, rows, type)                                                                                      \
+    static void watch_##kernel##_##type(const rows *args)                                                              \
+    {                                                                                                                  \
+        streamed += args->stream;                                                                                      \
+        real->kernel[LS_##type](args);                                                                                 \
+    }
+#define WATCH_ALL(type)                                                                                                \
+    WATCH(softmax, ls_softmax_rows, type)                                                                              \
+    WATCH(log_softmax, ls_softmax_rows, type)                                                                          \
+    WATCH(softmax_grad, ls_softmax_grad_rows, type)                                                                    \
+    WATCH(log_softmax_grad, ls_softmax_grad_rows, type)
+WATCH_ALL(F32)
+WATCH_ALL(BF16)
+
+/* Forward and backward of rows of n, results `beyond` elements after the start of a cache line or in the place of an
+ * input: how many blocks are streamed. */
+static int softmax_at(ls_dtype dtype, int64_t n, bool is_log, int64_t beyond, bool in_place)
+{
+    operand dy = operand_noise(dtype, LS_SHAPE(5, n), PLAIN, 8), x = operand_noise(dtype, LS_SHAPE(5, n), PLAIN, 7);
+    int64_t size = (int64_t)ls_dtype_size(dtype), bytes = 5 * n * size;
+    operand result[4]; /* x, y, dy, dx */
+    char *memory[4];
+    for (int i = 0; i < 4; i++) {
+        result[i] = i < 2 ? x : dy;
+        memory[i] = aligned_alloc(64, (size_t)(bytes + 127) / 64 * 64);
+        result[i].view.data = memory[i] + beyond * size;
+        memcpy(result[i].view.data, i < 2 ? x.view.data : dy.view.data, (size_t)bytes);
+    }
+    streamed = 0;
+    run(&(ls_call){.op = is_log ? LS_OP_log_softmax : LS_OP_softmax,
+                   .n_in = 1,
+                   .n_out = 1,
+                   .in = {&result[in_place ? 1 : 0].view},
+                   .out = {&result[1].view},
+                   .attrs.axis.dim = 1});
+    run(&(ls_call){.op = is_log ? LS_OP_log_softmax_grad : LS_OP_softmax_grad,
+                   .n_in = 2,
+                   .n_out = 1,
+                   .in = {&result[in_place ? 3 : 2].view, &result[1].view},
+                   .out = {&result[3].view},
+                   .attrs.axis.dim = 1});
+    for (int64_t row = 0; row < 5; row++) {
+        check_line(&x, &result[1], is_log, row * n, n, 1);
+        check_gradient(&dy, &result[1], &result[3], is_log, row * n, n, 1);
+    }
+    for (int i = 0; i < 4; i++) free(memory[i]);
+    operand_free(&x);
+    operand_free(&dy);
+    return streamed;
+}
+
+/* The same numbers, where rows begin on cache lines; others are stored as usual. */
+static void large_results_are_streamed(void)
+{
+    ls_isa isa = ls_isa_in_use();
+    const void *offer = ls_family_softmax.offers[isa];
+    ls_softmax_kernels was = *ls_softmax_table(), watched = was;
+    real = &was;
+    watched.stream_bytes = 1;
+#define USE(type)                                                                                                      \
+    watched.softmax[LS_##type] = watch_softmax_##type, watched.log_softmax[LS_##type] = watch_log_softmax_##type,      \
+    watched.softmax_grad[LS_##type] = watch_softmax_grad_##type,                                                       \
+    watched.log_softmax_grad[LS_##type] = watch_log_softmax_grad_##type
+    USE(F32);
+    USE(BF16);
+    ls_family_softmax.offers[isa] = &watched;
+    ls_family_softmax.ready[isa] = false;
+    ls_parallel_set_width(1); /* the count is not atomic */
+    static const int64_t lengths[] = {64, 96, 5024, 1025, 30};
+    for (int half = 0; half < 2; half++)
+        for (int i = 0; i < 5; i++)
+            for (int is_log = 0; is_log < 2; is_log++) {
+                ls_dtype dtype = half ? LS_BF16 : LS_F32;
+                bool rows_of_lines = lengths[i] * (int64_t)ls_dtype_size(dtype) % 64 == 0;
+                CHECK((softmax_at(dtype, lengths[i], is_log, 0, false) > 0) == rows_of_lines);
+                CHECK(softmax_at(dtype, lengths[i], is_log, 1, false) == 0);
+                CHECK(softmax_at(dtype, lengths[i], is_log, 0, true) == 0);
+            }
+    ls_parallel_set_width(0);
+    ls_family_softmax.offers[isa] = offer;
+    ls_family_softmax.ready[isa] = false;
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
     CHECK_RUN_ISAS(lines);
     CHECK_RUN_ISAS(extremes);
     CHECK_RUN_ISAS(late_start);
+    CHECK_RUN_ISAS(large_results_are_streamed);
     return check_done();
 }

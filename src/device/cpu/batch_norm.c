@@ -149,22 +149,13 @@ static void write_rows(void *arg, const ls_block *block)
 /* Write the results, the operand of `rows` after its inputs. */
 static ls_status write(batch *b, const ls_rows *rows, int n_in, int n_out, ls_message *why)
 {
-    const ls_rows *to = &rows[n_in];
-    int64_t bytes = to->count * to->length * (int64_t)to->size, from = b->norm->stream_bytes;
-    b->large = to->direct && from && bytes >= from;
+    b->large = ls_rows_large(&rows[n_in], b->norm->stream_bytes);
     return ls_rows_walk(rows, n_in, n_out, 0, write_rows, b, why);
 }
 
-/* May results bypass the caches? Their rows must start on cache lines. In the place of an input these have been read
- * anyway. */
-static bool may_stream(const batch *b, const ls_block *block, int result, int64_t row)
+static bool may_stream(const batch *b, const ls_block *block, int result)
 {
-    if (!b->large) return false;
-    for (int i = 0; i < result; i++)
-        if (block->at[i].data == block->at[result].data) return false;
-    ls_matrix to = part(b, block, result, row, 0);
-    uintptr_t any = (uintptr_t)to.data | (uintptr_t)(to.pitch * (int64_t)ls_dtype_size(b->dtype));
-    return any % 64 == 0;
+    return b->large && ls_block_may_stream(block, result, ls_dtype_size(b->dtype));
 }
 
 /* ---- Forward ----------------------------------------------------------------------------------------------------- */
@@ -190,7 +181,7 @@ static void write_y(const batch *b, const ls_block *block, int64_t row, int64_t 
                                               .mask = mask_part(block, 3, row, 0),
                                               .scale = coefficient(b, b->scale, channel),
                                               .shift = coefficient(b, b->shift, channel),
-                                              .stream = may_stream(b, block, 2, row),
+                                              .stream = may_stream(b, block, 2),
                                               .relu = b->relu});
 }
 
@@ -293,7 +284,7 @@ static void write_dx(const batch *b, const ls_block *block, int64_t row, int64_t
                                               .dx = part(b, block, 3, row, 0),
                                               .scale = coefficient(b, b->scale, channel),
                                               .slope = coefficient(b, b->slope, channel),
-                                              .stream = may_stream(b, block, 3, row),
+                                              .stream = may_stream(b, block, 3),
                                               .shift = coefficient(b, b->shift, channel)});
 }
 

@@ -155,6 +155,7 @@ typedef struct forward {
     void (*kernel)(const ls_layer_norm_rows *args);
     dropping drop;
     picking *pick; /* NULL: rows are given */
+    bool large;    /* y, which is written once */
 } forward;
 
 static void forward_rows(void *arg, const ls_block *block)
@@ -169,6 +170,7 @@ static void forward_rows(void *arg, const ls_block *block)
     args.sum = block->at[3];
     args.mean = advance(args.mean, wide, block->first);
     args.rstd = advance(args.rstd, wide, block->first);
+    args.stream = f->large && ls_block_may_stream(block, 2, ls_dtype_size(args.dtype));
     if (f->drop.kernel) { /* y holds dropout(x) for now */
         drop_rows(&f->drop, args.dtype, args.n, block->first, args.rows, args.y, args.x);
         args.x = args.y;
@@ -199,6 +201,8 @@ static ls_status normalise(const ls_call *call, const ls_operand *x, const ls_op
     f->args.weight = coefficients(vectors[0], wide, buffer, n, 1);
     f->args.bias = coefficients(vectors[1], wide, buffer + vector, n, 0);
     f->kernel = ls_norm_table()->layer_norm[y->dtype];
+    f->large =
+        !f->drop.kernel && !f->pick && (!residual || sum) && ls_rows_large(&rows[2], ls_norm_table()->stream_bytes);
     int64_t block_rows = f->drop.unit > 1 ? whole_units(&f->drop, ls_block_rows(n, 16384)) : 0;
     return ls_rows_walk(rows, 2, 2, block_rows, forward_rows, f, why);
 }
@@ -262,6 +266,7 @@ typedef struct backward {
     double *totals; /* per block: of all its rows [2, n] */
     int64_t blocks;
     dropping drop;
+    bool large; /* dsum, which is not read again */
 } backward;
 
 static void add_to_totals(double *totals, const void *partial, ls_dtype wide, int64_t n)
@@ -292,6 +297,7 @@ static void backward_rows(void *arg, const ls_block *block)
     args.dweight = partial;
     args.dbias = b->sums ? partial + b->vector : NULL;
     ls_matrix dsum = block->at[block->at[3].data ? 3 : 4], dx = block->at[4];
+    args.stream = b->large && ls_block_may_stream(block, 3, ls_dtype_size(args.dtype));
     for (int64_t r = 0, dropped = 0; r < block->rows; r += args.rows) {
         args.rows = block->rows - r;
         if (b->sums && args.rows > SUM_ROWS) args.rows = SUM_ROWS;
@@ -342,6 +348,7 @@ static ls_status differentiate(const gradient *g, int64_t n, backward *b, ls_mes
     b->args.dtype = dy->dtype;
     b->args.n = n;
     b->kernel = ls_norm_table()->layer_norm_grad[dy->dtype];
+    b->large = !g->dx && ls_rows_large(&rows[3], ls_norm_table()->stream_bytes);
     b->sums = g->dweight || g->dbias;
     b->vector = (size_t)n * ls_dtype_size(wide);
 

@@ -120,6 +120,21 @@ static void transfer(const ls_rows *rows, int64_t first, int64_t n, char *buffer
     }
 }
 
+/* ---- Past the caches ------------------------------------------------------------------------------------------ */
+
+bool ls_rows_large(const ls_rows *result, int64_t bytes)
+{
+    return bytes && result->data && result->direct && result->count * result->length * (int64_t)result->size >= bytes;
+}
+
+bool ls_block_may_stream(const ls_block *block, int result, size_t size)
+{
+    ls_matrix to = block->at[result];
+    for (int i = 0; i < result; i++)
+        if (block->at[i].data == to.data) return false;
+    return ((uintptr_t)to.data | (uintptr_t)(to.pitch * (int64_t)size)) % 64 == 0;
+}
+
 /* ---- The walk ------------------------------------------------------------------------------------------------- */
 
 typedef struct walk {

@@ -46,6 +46,12 @@ typedef struct ls_block {
 
 typedef void ls_block_fn(void *arg, const ls_block *block);
 
+/* May a result leave the caches before it is read, which hold `bytes` of it? Never if 0. */
+bool ls_rows_large(const ls_rows *result, int64_t bytes);
+/* May the rows of a large result bypass the caches? They must begin on cache lines; in the place of an earlier operand
+ * they have been read anyway. */
+bool ls_block_may_stream(const ls_block *block, int result, size_t size);
+
 /* How many rows hold about `elements` elements: a block size that depends only on the shape, so that what is summed per
  * block does not depend on the number of workers. At least 1. */
 int64_t ls_block_rows(int64_t length, int64_t elements);

@@ -7,13 +7,19 @@
 typedef struct forward {
     ls_dtype dtype;
     int64_t length;
+    bool large; /* the result */
     void (*kernel)(const ls_softmax_rows *args);
 } forward;
 
 static void forward_rows(void *arg, const ls_block *block)
 {
     const forward *f = arg;
-    f->kernel(&(ls_softmax_rows){f->dtype, block->rows, f->length, block->at[0], block->at[1]});
+    f->kernel(&(ls_softmax_rows){.dtype = f->dtype,
+                                 .rows = block->rows,
+                                 .n = f->length,
+                                 .x = block->at[0],
+                                 .y = block->at[1],
+                                 .stream = f->large && ls_block_may_stream(block, 1, ls_dtype_size(f->dtype))});
 }
 
 static ls_status run_forward(const ls_call *call, void (*kernel)(const ls_softmax_rows *args), ls_message *why)
@@ -21,7 +27,7 @@ static ls_status run_forward(const ls_call *call, void (*kernel)(const ls_softma
     const ls_operand *x = call->in[0], *y = call->out[0];
     uint32_t along = x->ndim ? 1u << call->attrs.axis.dim : 0;
     ls_rows rows[2] = {ls_rows_of(x, along), ls_rows_of(y, along)};
-    forward f = {x->dtype, rows[0].length, kernel};
+    forward f = {x->dtype, rows[0].length, ls_rows_large(&rows[1], ls_softmax_table()->stream_bytes), kernel};
     return f.length ? ls_rows_walk(rows, 1, 1, 0, forward_rows, &f, why) : LS_OK;
 }
 
@@ -39,13 +45,20 @@ ls_status ls_cpu_log_softmax(const ls_call *call, ls_message *why)
 typedef struct backward {
     ls_dtype dtype;
     int64_t length;
+    bool large; /* the result */
     void (*kernel)(const ls_softmax_grad_rows *args);
 } backward;
 
 static void backward_rows(void *arg, const ls_block *block)
 {
     const backward *b = arg;
-    b->kernel(&(ls_softmax_grad_rows){b->dtype, block->rows, b->length, block->at[0], block->at[1], block->at[2]});
+    b->kernel(&(ls_softmax_grad_rows){.dtype = b->dtype,
+                                      .rows = block->rows,
+                                      .n = b->length,
+                                      .dy = block->at[0],
+                                      .y = block->at[1],
+                                      .dx = block->at[2],
+                                      .stream = b->large && ls_block_may_stream(block, 2, ls_dtype_size(b->dtype))});
 }
 
 static ls_status run_backward(const ls_call *call, void (*kernel)(const ls_softmax_grad_rows *args), ls_message *why)
@@ -53,7 +66,7 @@ static ls_status run_backward(const ls_call *call, void (*kernel)(const ls_softm
     const ls_operand *dy = call->in[0];
     uint32_t along = dy->ndim ? 1u << call->attrs.axis.dim : 0;
     ls_rows rows[3] = {ls_rows_of(dy, along), ls_rows_of(call->in[1], along), ls_rows_of(call->out[0], along)};
-    backward b = {dy->dtype, rows[0].length, kernel};
+    backward b = {dy->dtype, rows[0].length, ls_rows_large(&rows[2], ls_softmax_table()->stream_bytes), kernel};
     return b.length ? ls_rows_walk(rows, 2, 1, 0, backward_rows, &b, why) : LS_OK;
 }
 
