@@ -37,6 +37,17 @@ size_t ls_pixels_copy_size(const ls_operand *image);
 /* Make that copy, on all workers. */
 ls_pixels ls_pixels_copy(const ls_operand *image, void *memory);
 
+/* How rows of an image are copied with their border, whose pixels are zeros: columns [first, first + width), from the
+ * border on where first is negative. The first `channels` elements of each pixel, then zeros up to `pitch`. */
+typedef struct ls_row_copy {
+    const ls_pixels *from;
+    int64_t first, width;
+    int64_t channels, pitch;
+    int64_t bytes;                                                               /* of an element of the copy */
+    void (*convert)(void *to, const void *from, ls_dtype from_dtype, int64_t n); /* NULL: types are the same */
+} ls_row_copy;
+void ls_row_copy_run(const ls_row_copy *how, int64_t item, int64_t row, void *to);
+
 /* A walk over a grid [n, grid]: at point (y, x), tap (i, j)
  * of taps sees pixel (y * stride + origin + i * tap_step, ...). */
 typedef struct ls_walk {

@@ -109,41 +109,17 @@ static int64_t tap_offset(const direct_plan *plan, int64_t i, int64_t j)
 
 /* ---- Copying ----------------------------------------------------------------------------------------------------- */
 
-static void copy_pixels(const direct_plan *plan, char *to, const char *from, int64_t count)
+static ls_row_copy row_copy_of(const direct_plan *plan)
 {
     const ls_pixels *p = &plan->walk->pixels;
-    bool same = p->dtype == plan->job->kernel->panel;
-    int64_t channels = plan->channels, from_bytes = (int64_t)ls_dtype_size(p->dtype);
-    if (plan->pitch == channels && p->pixel == channels) {
-        if (same) memcpy(to, from, (size_t)(count * channels * plan->bytes));
-        else plan->job->kernel->convert(to, from, p->dtype, count * channels);
-        return;
-    }
-    size_t gap = (size_t)((plan->pitch - channels) * plan->bytes);
-    for (int64_t i = 0; i < count; i++, from += p->pixel * from_bytes) {
-        if (same) memcpy(to, from, (size_t)(channels * plan->bytes));
-        else plan->job->kernel->convert(to, from, p->dtype, channels);
-        to += channels * plan->bytes;
-        memset(to, 0, gap);
-        to += gap;
-    }
-}
-
-/* Row `row` of image `item`, with its border, to a row of the copy. */
-static void copy_row(const direct_plan *plan, char *to, int64_t item, int64_t row)
-{
-    const ls_pixels *p = &plan->walk->pixels;
-    int64_t pixel = plan->pitch * plan->bytes, first = larger(0, plan->low[1]);
-    int64_t before = smaller(larger(0, -plan->low[1]), plan->width);
-    int64_t there = larger(0, smaller(p->size[1] - first, plan->width - before));
-    if (row < 0 || row >= p->size[0]) {
-        memset(to, 0, (size_t)(plan->width * pixel));
-        return;
-    }
-    const char *from = p->data + (item * p->item + row * p->row + first * p->pixel) * (int64_t)ls_dtype_size(p->dtype);
-    memset(to, 0, (size_t)(before * pixel));
-    copy_pixels(plan, to + before * pixel, from, there);
-    memset(to + (before + there) * pixel, 0, (size_t)((plan->width - before - there) * pixel));
+    const ls_gemm_kernel *kernel = plan->job->kernel;
+    return (ls_row_copy){.from = p,
+                         .first = plan->low[1],
+                         .width = plan->width,
+                         .channels = plan->channels,
+                         .pitch = plan->pitch,
+                         .bytes = plan->bytes,
+                         .convert = p->dtype == kernel->panel ? NULL : kernel->convert};
 }
 
 /* Copy what the points of rows [y, y + rows) of the grid see of images [item, item + items). */
@@ -151,11 +127,12 @@ static void copy_part(const direct_plan *plan, char *to, int64_t item, int64_t i
 {
     int64_t stride = plan->walk->stride[0], plane = plane_elements(plan) * plan->bytes;
     int64_t row_bytes = plan->width * plan->pitch * plan->bytes;
+    const ls_row_copy how = row_copy_of(plan);
     for (int64_t q = 0; q < stride; q++) {
         char *at = to + q * plane;
         for (int64_t i = 0; i < items; i++)
             for (int64_t r = 0; r < plan->height; r++, at += row_bytes)
-                copy_row(plan, at, item + i, plan->low[0] + (y + r) * stride + q);
+                ls_row_copy_run(&how, item + i, plan->low[0] + (y + r) * stride + q, at);
         memset(at, 0, (size_t)(to + (q + 1) * plane - at));
     }
 }

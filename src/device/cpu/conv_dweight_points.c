@@ -73,36 +73,23 @@ static int64_t list_runs(const points_plan *plan, int64_t tap, int64_t first, in
 
 /* ---- Few channels ------------------------------------------------------------------------------------------------ */
 
-/* Row `row` of an image of x, with its border. */
-static void copy_row(const points_plan *plan, float *to, int64_t item, int64_t row)
-{
-    const ls_pixels *x = &plan->walk.pixels;
-    int64_t channels = plan->conv->group_c, pixels = plan->line / channels;
-    int64_t before = smaller(pixels, -plan->walk.origin[1]), there = smaller(x->size[1], pixels - before);
-    if (row < 0 || row >= x->size[0]) {
-        memset(to, 0, (size_t)ls_f32_bytes(plan->line));
-        return;
-    }
-    const float *from = (const float *)x->data + item * x->item + row * x->row;
-    memset(to, 0, (size_t)ls_f32_bytes(before * channels));
-    to += before * channels;
-    int64_t run = x->pixel == channels ? there : 1;
-    for (int64_t i = 0; i < there; i += run, from += x->pixel * run, to += run * channels)
-        memcpy(to, from, (size_t)ls_f32_bytes(run * channels));
-    memset(to, 0, (size_t)ls_f32_bytes((pixels - before - there) * channels));
-}
-
 /* What the points of rows [first, first + rows) of dy see: one image after the other, each from the first row that its
  * first points see. */
 static void copy_rows(const points_plan *plan, int64_t first, int64_t rows, float *to)
 {
     const ls_walk *walk = &plan->walk;
-    int64_t reach = (walk->taps[0] - 1) * walk->tap_step[0] + 1;
+    int64_t reach = (walk->taps[0] - 1) * walk->tap_step[0] + 1, channels = plan->conv->group_c;
+    const ls_row_copy how = {.from = &walk->pixels,
+                             .first = walk->origin[1],
+                             .width = plan->line / channels,
+                             .channels = channels,
+                             .pitch = channels,
+                             .bytes = sizeof(float)};
     for (int64_t i = 0, count; i < rows; i += count, to += plan->height * plan->line) {
         int64_t item = (first + i) / walk->grid[0], y = (first + i) % walk->grid[0];
         count = smaller(rows - i, walk->grid[0] - y);
         for (int64_t row = 0; row < (count - 1) * walk->stride[0] + reach; row++)
-            copy_row(plan, to + row * plan->line, item, y * walk->stride[0] + walk->origin[0] + row);
+            ls_row_copy_run(&how, item, y * walk->stride[0] + walk->origin[0] + row, to + row * plan->line);
     }
 }
 

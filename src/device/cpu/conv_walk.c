@@ -83,6 +83,37 @@ ls_pixels ls_pixels_copy(const ls_operand *image, void *memory)
     return copy.to;
 }
 
+static void copy_pixels(const ls_row_copy *how, char *to, const char *from, int64_t count)
+{
+    const ls_pixels *p = how->from;
+    bool plain = how->pitch == how->channels && p->pixel == how->channels;
+    int64_t run = plain ? count : 1, numbers = run * how->channels, from_bytes = (int64_t)ls_dtype_size(p->dtype);
+    size_t gap = (size_t)((how->pitch - how->channels) * how->bytes);
+    for (int64_t i = 0; i < count; i += run, from += p->pixel * run * from_bytes) {
+        if (how->convert) how->convert(to, from, p->dtype, numbers);
+        else memcpy(to, from, (size_t)(numbers * how->bytes));
+        to += numbers * how->bytes;
+        memset(to, 0, gap);
+        to += gap;
+    }
+}
+
+void ls_row_copy_run(const ls_row_copy *how, int64_t item, int64_t row, void *to)
+{
+    const ls_pixels *p = how->from;
+    int64_t pixel = how->pitch * how->bytes, first = larger(0, how->first);
+    int64_t before = smaller(larger(0, -how->first), how->width);
+    int64_t there = larger(0, smaller(p->size[1] - first, how->width - before));
+    if (row < 0 || row >= p->size[0]) {
+        memset(to, 0, (size_t)(how->width * pixel));
+        return;
+    }
+    const char *from = p->data + (item * p->item + row * p->row + first * p->pixel) * (int64_t)ls_dtype_size(p->dtype);
+    memset(to, 0, (size_t)(before * pixel));
+    copy_pixels(how, (char *)to + before * pixel, from, there);
+    memset((char *)to + (before + there) * pixel, 0, (size_t)((how->width - before - there) * pixel));
+}
+
 size_t ls_conv_pixels_space(const ls_operand *image)
 {
     bool contiguous = image->stride[1] == 1 || image->dim[1] == 1;
