@@ -97,6 +97,7 @@ const void *ls_family_table(ls_family *family)
     if (atomic_load_explicit(&family->ready[isa], memory_order_acquire)) return table;
     pthread_mutex_lock(&building);
     if (!atomic_load(&family->ready[isa])) {
+        memset(table, 0, family->bytes); /* what a test offered before may have had more */
         for (int lower = 0; lower <= (int)isa; lower++) {
             if (usable[lower] && family->offers[lower]) overlay(table, family->offers[lower], family->bytes);
         }

@@ -5,6 +5,8 @@
 #include "device/cpu/gemm.h"
 #include "operands.h"
 
+#include <sys/resource.h>
+
 /* Orders in memory of [batch, head, row, column]. */
 static const int row_major[] = {0, 1, 2, 3}, transposed[] = {0, 1, 3, 2}, heads_inside[] = {0, 2, 1, 3};
 
@@ -420,9 +422,41 @@ static void packed_weights(void)
     operand_free(&dx);
 }
 
+static long most_memory(void)
+{
+    struct rusage used;
+    getrusage(RUSAGE_SELF, &used);
+    return used.ru_maxrss >> 10; /* MB */
+}
+
+/* A worker does not keep room for all of a large B. First of all: the most memory ever used only grows. */
+static void room_for_b_is_limited(void)
+{
+    enum { M = 200, N = 24 << 10, K = 1024 }; /* B: 96 MB */
+    operand a = operand_new(LS_F32, LS_SHAPE(1, 1, K, M), PLAIN), b = operand_new(LS_F32, LS_SHAPE(1, 1, K, N), PLAIN);
+    operand c = operand_new(LS_F32, LS_SHAPE(1, 1, M, N), PLAIN);
+    for (int64_t i = 0; i < K * M; i++) ((float *)a.view.data)[i] = (float)(i % 5);
+    for (int64_t i = 0; i < K * N; i++) ((float *)b.view.data)[i] = (float)(i % 7);
+    for (int64_t i = 0; i < M * N; i++) ((float *)c.view.data)[i] = 1;
+    ls_operand turned = a.view;
+    turned.dim[2] = M, turned.dim[3] = K;
+    turned.stride[2] = 1, turned.stride[3] = M;
+    ls_parallel_set_width(1);
+    long before = most_memory();
+    check_matmul(&turned, &b.view, &c.view, LS_F32, false);
+    ls_parallel_set_width(0);
+    /* Beside it, the test keeps what was in C. */
+    long more = most_memory() - before, kept = (long)M * N * (long)sizeof(double) >> 20;
+    CHECK_MSG(more < kept + 40, "%ld MB more, of which %ld are the test's", more, kept);
+    operand_free(&a);
+    operand_free(&b);
+    operand_free(&c);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
+    CHECK_RUN_SLOW(room_for_b_is_limited);
     CHECK_RUN_ISAS(products_of_all_types_and_transposes);
     CHECK_RUN_ISAS(mixed_types);
     CHECK_RUN_ISAS(batches_broadcast_and_strided);

@@ -32,6 +32,7 @@
 #define PARTIAL_COLUMNS 1024       /* NC, roughly, if k is cut, or too deep for a panel */
 #define FEW_ROWS_COLUMNS 192       /* NC, roughly, and */
 #define FEW_ROWS_BYTES (600 << 10) /* of a packed block of B, if few rows use it */
+#define OWN_BLOCK_BYTES (16 << 20) /* of a packed block of B otherwise, which workers keep room for */
 #define THIN_PANEL_LINES 64        /* most cache lines of a thin panel of B, and */
 #define THIN_ROWS 24               /* rows multiplied with all thin panels of a strip in turn */
 #define WORTH_ANOTHER 0.03         /* share of work wasted that justifies a shape other than the first */
@@ -582,6 +583,7 @@ static void plan_with_packing(gemm_plan *plan, int64_t workers, int64_t kc, int6
         nc = larger(FEW_ROWS_COLUMNS, plan->strip);
         kc = smaller(kc, larger(FEW_ROWS_BYTES / (nc * bytes), kr));
     }
+    nc = smaller(nc, OWN_BLOCK_BYTES / (smaller(kc, plan->task_depth) * bytes));
     plan->nc = even_part(plan->task_columns, nc, unit);
     plan->kd = plan->kb = plan->kc = even_part(plan->task_depth, kc, kr);
 }
