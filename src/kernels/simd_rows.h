@@ -104,6 +104,7 @@ LS_SIMD void ls_vf_stream4(ls_dtype type, void *data, int64_t i, const ls_vf *v,
     }
 }
 
+/* Past the caches or, unless `stream`, as usual. */
 LS_SIMD void ls_vf_write4(ls_dtype type, void *data, int64_t i, const ls_vf *v, int64_t lanes, int count, bool stream)
 {
     if (stream) ls_vf_stream4(type, data, i, v, lanes, count);

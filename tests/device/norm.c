@@ -443,29 +443,19 @@ static void statistics_may_be_given(void)
 static const ls_norm_kernels *real;
 static int streamed;
 
-#define WATCH(type)                                                                                                    \
-    static void watch_apply_##type(const ls_norm_apply *args)                                                          \
+#define WATCH(kernel, arguments, type)                                                                                 \
+    static void watch_##kernel##_##type(const arguments *args)                                                         \
     {                                                                                                                  \
         streamed += args->stream;                                                                                      \
-        real->apply[LS_##type](args);                                                                                  \
-    }                                                                                                                  \
-    static void watch_slope_##type(const ls_norm_slope *args)                                                          \
-    {                                                                                                                  \
-        streamed += args->stream;                                                                                      \
-        real->slope[LS_##type](args);                                                                                  \
-    }                                                                                                                  \
-    static void watch_layer_norm_##type(const ls_layer_norm_rows *args)                                                \
-    {                                                                                                                  \
-        streamed += args->stream;                                                                                      \
-        real->layer_norm[LS_##type](args);                                                                             \
-    }                                                                                                                  \
-    static void watch_layer_norm_grad_##type(const ls_layer_norm_grad_rows *args)                                      \
-    {                                                                                                                  \
-        streamed += args->stream;                                                                                      \
-        real->layer_norm_grad[LS_##type](args);                                                                        \
+        real->kernel[LS_##type](args);                                                                                 \
     }
-WATCH(F32)
-WATCH(BF16)
+#define WATCH_ALL(type)                                                                                                \
+    WATCH(apply, ls_norm_apply, type)                                                                                  \
+    WATCH(slope, ls_norm_slope, type)                                                                                  \
+    WATCH(layer_norm, ls_layer_norm_rows, type)                                                                        \
+    WATCH(layer_norm_grad, ls_layer_norm_grad_rows, type)
+WATCH_ALL(F32)
+WATCH_ALL(BF16)
 
 /* A norm and its gradient, y and dx `beyond` elements after the start of a cache line: how many blocks are streamed. */
 static int norm_at(ls_dtype dtype, int64_t channels, int64_t beyond, operand *y, operand *dx)
