@@ -1,13 +1,15 @@
 """run.py BUILD [--quick] [--polite] [filter ...] - benchmark Lockstep and its peers in turn, print a table, write BUILD/bench.json.
 
-Each competitor measures one item at a time, in turn, for several rounds; the best value of each counts. Peers (peers.py) are
-OpenBLAS, MPICH, Open MPI, Intel MPI, oneCCL, PyTorch with its defaults and with tuned memory settings, and Intel's extension for
-it, if they are installed. Whole commands (commands.py) are timed the same way: launchers, training with several processes, sums between hosts.
-Everything runs with priority over other work on the machine if permitted (not with --polite), and a row that was disturbed
-nevertheless is marked."""
+Each competitor measures one item at a time, in turn, for several rounds; the best value of each counts. A round of more
+than a minute (whole training steps) is not repeated. Peers (peers.py) are OpenBLAS, MPICH, Open MPI, Intel MPI, oneCCL,
+PyTorch with its defaults and with tuned memory settings, and Intel's extension for it, if they are installed. Whole
+commands (commands.py) are timed the same way: launchers, training with several processes, sums between hosts.
+Everything runs with priority over other work on the machine if permitted (not with --polite), and a row that was
+disturbed nevertheless is marked."""
 import json
 import pathlib
 import sys
+import time
 
 import commands
 import load
@@ -16,6 +18,7 @@ import peers
 build = pathlib.Path(sys.argv[1]).resolve()
 filters = [a for a in sys.argv[2:] if not a.startswith("--")]
 rounds = 1 if "--quick" in sys.argv else 3
+LONG = 60  # seconds of a round that is not repeated
 DISTURBED = 0.1  # fraction of a core taken by others above which a row is marked
 
 
@@ -31,10 +34,13 @@ def in_rounds(pick, competitors):
     """The best value of every competitor that has one: who -> value."""
     best = {}
     for _ in range(rounds):
+        begin = time.monotonic()
         for who, value_of in competitors.items():
             value = value_of()
             if value is not None:
                 best[who] = pick(best[who], value) if who in best else value
+        if time.monotonic() - begin > LONG:
+            break
     return best
 
 
