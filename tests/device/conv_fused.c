@@ -272,14 +272,12 @@ static void watching(int64_t count, const ls_gemm_rows *a, const ls_gemm_panels 
 /* From now on the engine computes in bf16 with this kernel. */
 static void watch(const ls_gemm_kernel *kernel)
 {
-    ls_isa isa = ls_isa_in_use();
     watched = *kernel;
     if (kernel->blocks) watched_blocks = *kernel->blocks, watched.blocks = &watched_blocks;
     in_place = kernel->in_place;
     watched.in_place = watching;
     watched_table = (ls_gemm_table){.bf16 = {&watched, &watched}};
-    ls_family_gemm.offers[isa] = &watched_table;
-    ls_family_gemm.ready[isa] = false;
+    offer_kernels(&ls_family_gemm, &watched_table);
     finished = gathered = gathered_only = left_in_f32 = streamed = 0;
 }
 

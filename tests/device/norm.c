@@ -562,8 +562,6 @@ static void check_layer_norm_at(ls_dtype dtype, int64_t n)
 /* The same bits, where rows begin on cache lines; others are stored as usual. */
 static void large_results_are_streamed(void)
 {
-    ls_isa isa = ls_isa_in_use();
-    const void *offer = ls_family_norm.offers[isa];
     ls_norm_kernels was = *ls_norm_table(), watched = was;
     real = &was;
     watched.stream_bytes = 1;
@@ -575,8 +573,7 @@ static void large_results_are_streamed(void)
     watched.layer_norm[LS_BF16] = watch_layer_norm_BF16;
     watched.layer_norm_grad[LS_F32] = watch_layer_norm_grad_F32;
     watched.layer_norm_grad[LS_BF16] = watch_layer_norm_grad_BF16;
-    ls_family_norm.offers[isa] = &watched;
-    ls_family_norm.ready[isa] = false;
+    const void *before = offer_kernels(&ls_family_norm, &watched);
     ls_parallel_set_width(1); /* the count is not atomic */
     static const int64_t channels[] = {64, 96, 32, 33};
     for (int half = 0; half < 2; half++)
@@ -592,8 +589,7 @@ static void large_results_are_streamed(void)
             check_layer_norm_at(dtype, channels[c]);
         }
     ls_parallel_set_width(0);
-    ls_family_norm.offers[isa] = offer;
-    ls_family_norm.ready[isa] = false;
+    offer_kernels(&ls_family_norm, before);
 }
 
 int main(int argc, char **argv)

@@ -217,6 +217,16 @@ static inline ls_status run(const ls_call *call)
     for (ls_isa isa = LS_ISA_REF; isa < LS_ISA_COUNT; isa++)                                                           \
         if (ls_isa_usable(isa) && (ls_isa_cap(isa), true))
 
+/* From now on the ISA in use has these kernels of a family (a pointer to its table; NULL: none); those that it had. */
+static inline const void *offer_kernels(ls_family *family, const void *table)
+{
+    ls_isa isa = ls_isa_in_use();
+    const void *before = family->offers[isa];
+    family->offers[isa] = table;
+    family->ready[isa] = false;
+    return before;
+}
+
 static inline void lift_caps(void)
 {
     ls_isa_cap(LS_ISA_COUNT - 1);

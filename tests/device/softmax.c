@@ -205,8 +205,6 @@ static int softmax_at(ls_dtype dtype, int64_t n, bool is_log, int64_t beyond, bo
 /* The same numbers, where rows begin on cache lines; others are stored as usual. */
 static void large_results_are_streamed(void)
 {
-    ls_isa isa = ls_isa_in_use();
-    const void *offer = ls_family_softmax.offers[isa];
     ls_softmax_kernels was = *ls_softmax_table(), watched = was;
     real = &was;
     watched.stream_bytes = 1;
@@ -216,8 +214,7 @@ static void large_results_are_streamed(void)
     watched.log_softmax_grad[LS_##type] = watch_log_softmax_grad_##type
     USE(F32);
     USE(BF16);
-    ls_family_softmax.offers[isa] = &watched;
-    ls_family_softmax.ready[isa] = false;
+    const void *before = offer_kernels(&ls_family_softmax, &watched);
     ls_parallel_set_width(1); /* the count is not atomic */
     static const int64_t lengths[] = {64, 96, 5024, 1025, 30};
     for (int half = 0; half < 2; half++)
@@ -230,8 +227,7 @@ static void large_results_are_streamed(void)
                 CHECK(softmax_at(dtype, lengths[i], is_log, 0, true) == 0);
             }
     ls_parallel_set_width(0);
-    ls_family_softmax.offers[isa] = offer;
-    ls_family_softmax.ready[isa] = false;
+    offer_kernels(&ls_family_softmax, before);
 }
 
 int main(int argc, char **argv)
