@@ -26,7 +26,7 @@ static const ls_gemm_blocks large = {
 #define IN_PLACE_RUN 7 /* divides rows of points of the photos that networks are made for: 112, 56, 28, 14, 7 */
 #define POINT_ROWS 13  /* five, ten or twenty of these waste least for powers of two */
 #define POINT_CHANNELS 1280
-#define FETCHES_COLUMNS
+#define FETCHES 1
 #define EXTRAS .blocks = &large,
 #define IN_PLACE_COLUMNS INT64_MAX
 #define COPIED_COLUMNS 256
