@@ -22,6 +22,7 @@
 #define LEAST_CHUNK 128         /* points, roughly: they share loading and storing sums */
 #define LEAST_PART 1536         /* points whose sums are worth adding up later */
 #define MOST_TASKS 16           /* unless there are more blocks */
+#define PAGE_BYTES 4096         /* of memory: rows of tiles that are so far apart are rather packed */
 
 typedef struct points_plan {
     const ls_conv *conv;
@@ -246,7 +247,8 @@ bool ls_conv_dweight_in_place(const ls_conv *conv, const ls_call *call)
                (fills || (ls_conv_is_narrow(conv) && conv->group_o > half)) &&
                conv->group_o + conv->group_c * conv->window.kernel[0] * conv->window.kernel[1] <= kernel->channels &&
                conv->out[1] * point_bytes(conv) <= CHUNK_BYTES;
-    return conv->group_o >= kernel->rows && conv->group_o + conv->group_c <= kernel->channels;
+    return conv->group_o >= kernel->rows && ls_f32_bytes(conv->group_o) < PAGE_BYTES &&
+           conv->group_o + conv->group_c <= kernel->channels;
 }
 
 /* Parts depend on sizes only; a power of two, since the workers often are one, too. */
