@@ -1,7 +1,8 @@
 """run.py BUILD [--quick] [--polite] [filter ...] - benchmark Lockstep and its peers in turn, print a table, write BUILD/bench.json.
 
-Each competitor measures one item at a time, in turn, for several rounds; the best value of each counts. A round of more
-than a minute (whole training steps) is not repeated. Peers (peers.py) are OpenBLAS, MPICH, Open MPI, Intel MPI, oneCCL,
+Each competitor measures one item at a time, in turn, and its best value counts. On a busy machine many values are too
+low, so rounds go on until three of them in a row have improved nobody's best by more than a hundredth, but none begins
+after half a minute (with --quick, there is one). Peers (peers.py) are OpenBLAS, MPICH, Open MPI, Intel MPI, oneCCL,
 PyTorch with its defaults and with tuned memory settings, and Intel's extension for it, if they are installed. Whole
 commands (commands.py) are timed the same way: launchers, training with several processes, sums between hosts.
 Everything runs with priority over other work on the machine if permitted (not with --polite), and a row that was
@@ -17,8 +18,9 @@ import peers
 
 build = pathlib.Path(sys.argv[1]).resolve()
 filters = [a for a in sys.argv[2:] if not a.startswith("--")]
-rounds = 1 if "--quick" in sys.argv else 3
-LONG = 60  # seconds of a round that is not repeated
+SETTLED = 3  # rounds in a row without any better value that end a row
+BETTER = 0.01  # improvements of less than that do not count
+MOST_SECONDS = 0 if "--quick" in sys.argv else 30  # after which no round of a row begins
 DISTURBED = 0.1  # fraction of a core taken by others above which a row is marked
 
 
@@ -31,17 +33,18 @@ def wanted(items):
 
 
 def in_rounds(pick, competitors):
-    """The best value of every competitor that has one: who -> value."""
-    best = {}
-    for _ in range(rounds):
-        begin = time.monotonic()
+    """The best value of every competitor that has one: who -> value; and the number of rounds."""
+    best, settled, rounds, begin = {}, 0, 0, time.monotonic()
+    while settled < SETTLED and (not rounds or time.monotonic() - begin < MOST_SECONDS):
+        settled, rounds = settled + 1, rounds + 1
         for who, value_of in competitors.items():
             value = value_of()
-            if value is not None:
-                best[who] = pick(best[who], value) if who in best else value
-        if time.monotonic() - begin > LONG:
-            break
-    return best
+            if value is None:
+                continue
+            if who not in best or abs(pick(best[who], value) / best[who] - 1) > BETTER:
+                settled = 0
+            best[who] = pick(best.get(who, value), value)
+    return best, rounds
 
 
 peaks, results = {}, []
@@ -51,7 +54,7 @@ def row(name, unit, peak, threads, competitors):
     """Measure, print and keep one item; Lockstep's value."""
     lower_is_better = unit in ("ms", "ns")
     with load.Watch() as watch:
-        best = in_rounds(min if lower_is_better else max, competitors)
+        best, rounds = in_rounds(min if lower_is_better else max, competitors)
     mine = best.pop("lockstep", None)
     if mine is None:
         print(f"{name:58} could not be measured")
@@ -62,9 +65,9 @@ def row(name, unit, peak, threads, competitors):
     fraction = mine / roof if roof and not name.startswith("peak/") else None
     ratios = {who: (value / mine if lower_is_better else mine / value) for who, value in best.items()}
     results.append({"name": name, "unit": unit, "lockstep": mine, "peers": best, "fraction_of_peak": fraction,
-                    "others": round(watch.others, 2)})
+                    "others": round(watch.others, 2), "rounds": rounds})
     share = f"{fraction:8.0%}" if fraction else " " * 8
-    print(f"{name:58} {unit:8} {mine:9.4g} {share}   " +
+    print(f"{name:58} {unit:8} {mine:9.4g} {share} {rounds:6}   " +
           "  ".join(f"{who} {value:.4g} ({ratios[who]:.2f}x)" for who, value in best.items()) +
           (f"  [others took {watch.others:.0%} of a core]" if watch.others > DISTURBED else ""), flush=True)
 
@@ -72,7 +75,7 @@ def row(name, unit, peak, threads, competitors):
 items = peers.items(build)
 python = peers.torch_python(sys.executable)
 all_threads = max((i[3] for i in items), key=int)
-print(f"{'item':58} {'unit':8} {'lockstep':>9} {'of peak':>8}   peers (lockstep is N times as fast)")
+print(f"{'item':58} {'unit':8} {'lockstep':>9} {'of peak':>8} {'rounds':>6}   peers (lockstep is N times as fast)")
 
 
 def measure(items, priority):
