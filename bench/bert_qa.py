@@ -27,6 +27,8 @@ parser.add_argument("--layers", type=int, help="layers of BERT-base for timings"
 parser.add_argument("--without-peers", action="store_true")
 parser.add_argument("--only", default="", help="rows whose names contain this pattern")
 args = parser.parse_args()
+if args.model and not pathlib.Path(args.model, "config.json").exists():
+    parser.error(f"--model {args.model}: a folder with config.json, weights and vocab.txt of a BERT is needed")
 build = args.build.resolve()
 os.environ["CUDA_VISIBLE_DEVICES"] = ""  # all on the CPU
 rounds, steps = (1, 2) if args.quick else (3, 3)

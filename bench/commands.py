@@ -54,7 +54,7 @@ def launchers(build, python, say):
         if program:
             found[name] = [program, *flags]
         else:
-            say(f"{name} is not installed (pip install {name})")
+            say(f"{name} is not installed (pip install {'torch' if name == 'torchrun' else name})")
     return found
 
 

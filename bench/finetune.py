@@ -40,6 +40,9 @@ parser.add_argument("--f32", action="store_true")
 parser.add_argument("--without-peer", action="store_true")
 parser.add_argument("--limit", type=float, default=540, help="seconds after which unfinished trainings are ignored")
 args = parser.parse_args()
+for what, folder, needed in (("model", args.model, "config.json"), ("data", args.data, "squad"), ("data", args.data, "glue")):
+    if not pathlib.Path(folder, needed).exists():
+        parser.error(f"--{what} {folder}: there is no {needed} in that folder")
 deadline = time.perf_counter() + args.limit
 tasks = args.tasks.split(",")
 DTYPE = "no" if args.f32 else "bf16"

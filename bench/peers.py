@@ -71,7 +71,8 @@ class Mpi:
 def python_with(module, *candidates):
     """The first of these interpreters that has a module."""
     for python in candidates:
-        if python and subprocess.run([python, "-c", f"import {module}"], capture_output=True).returncode == 0:
+        if python and shutil.which(python) and not subprocess.run([python, "-c", f"import {module}"],
+                                                                  capture_output=True).returncode:
             return python
 
 

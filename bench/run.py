@@ -1,5 +1,7 @@
 """run.py BUILD [--quick] [--polite] [filter ...] - benchmark Lockstep and its peers in turn, print a table, write BUILD/bench.json.
 
+Only items are measured whose names contain a filter; rates of the machine itself (peak/) always are.
+
 Each competitor measures one item at a time, in turn, and its best value counts. On a busy machine many values are too
 low, so rounds go on until three of them in a row have improved nobody's best by more than a hundredth, but none begins
 after half a minute (with --quick, there is one). Peers (peers.py) are OpenBLAS, MPICH, Open MPI, Intel MPI, oneCCL,
@@ -7,6 +9,7 @@ PyTorch with its defaults and with tuned memory settings, and Intel's extension 
 commands (commands.py) are timed the same way: launchers, training with several processes, sums between hosts.
 Everything runs with priority over other work on the machine if permitted (not with --polite), and a row that was
 disturbed nevertheless is marked."""
+import argparse
 import json
 import pathlib
 import sys
@@ -16,11 +19,19 @@ import commands
 import load
 import peers
 
-build = pathlib.Path(sys.argv[1]).resolve()
-filters = [a for a in sys.argv[2:] if not a.startswith("--")]
+parser = argparse.ArgumentParser(usage=__doc__.splitlines()[0].split(" - ")[0], allow_abbrev=False)
+parser.add_argument("build", type=pathlib.Path)
+parser.add_argument("filters", nargs="*", metavar="filter")
+parser.add_argument("--quick", action="store_true", help="one round of every item")
+parser.add_argument("--polite", action="store_true", help="no priority over other work on this machine")
+arguments = parser.parse_intermixed_args()
+build, filters = arguments.build.resolve(), arguments.filters
+if not (build / "bench" / "lockstep_bench").exists():
+    sys.exit(f"run.py: {build} has no bench/lockstep_bench: `make bench` builds it")
+
 SETTLED = 3  # rounds in a row without any better value that end a row
 BETTER = 0.01  # improvements of less than that do not count
-MOST_SECONDS = 0 if "--quick" in sys.argv else 30  # after which no round of a row begins
+MOST_SECONDS = 0 if arguments.quick else 30  # after which no round of a row begins
 DISTURBED = 0.1  # fraction of a core taken by others above which a row is marked
 
 
@@ -75,7 +86,6 @@ def row(name, unit, peak, threads, competitors):
 items = peers.items(build)
 python = peers.torch_python(sys.executable)
 all_threads = max((i[3] for i in items), key=int)
-print(f"{'item':58} {'unit':8} {'lockstep':>9} {'of peak':>8} {'rounds':>6}   peers (lockstep is N times as fast)")
 
 
 def measure(items, priority):
@@ -83,7 +93,7 @@ def measure(items, priority):
     leave the system room to run these."""
     if all(i[0].startswith("peak/") for i in items):
         return
-    if priority and "--polite" not in sys.argv and not load.take_priority():
+    if priority and not arguments.polite and not load.take_priority():
         print("measuring without priority over other work: that needs root", file=sys.stderr)
     everyone = peers.find(build, python, all_threads, say)
     for peer in everyone.values():
@@ -97,9 +107,13 @@ def measure(items, priority):
 
 
 computes = ("attention/", "block/", "conv/", "gemm/", "model/", "overhead/", "pass/", "peak/")
+whole = commands.items(build, python, say)
+if not any(f in i[0] for f in filters or [""] for i in [*items, *whole]):
+    sys.exit(f"run.py: no item's name contains {' or '.join(filters)}: lockstep_bench --list shows them")
+print(f"{'item':58} {'unit':8} {'lockstep':>9} {'of peak':>8} {'rounds':>6}   peers (lockstep is N times as fast)")
 measure(wanted([i for i in items if i[0].startswith(computes)]), priority=True)
 measure(wanted([i for i in items if not i[0].startswith(computes)]), priority=False)
-for name, unit, competitors in wanted(commands.items(build, python, say)):
+for name, unit, competitors in wanted(whole):
     row(name, unit, "-", "2", competitors)
 
 (build / "bench.json").write_text(json.dumps(results, indent=1) + "\n")
