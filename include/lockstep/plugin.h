@@ -55,6 +55,7 @@ typedef struct ls_derived {
     void *half;
     ls_dtype half_dtype;
     uint64_t half_version;
+    struct ls_derived *next; /* owned by the library: that of another operand with the same memory */
 } ls_derived;
 
 /* One operand: a strided view of device memory. Strides count elements; 0 means broadcast; never negative. */

@@ -193,11 +193,13 @@ ls_tensor *ls_set_requires_grad(ls_tensor *t, bool on)
     t->output = 0;
     t->is_leaf = true;
     t->view.derived = &leaf->derived;
+    ls_storage_enter(t->storage, &leaf->derived);
     return t;
 }
 
 void ls_leaf_forget(ls_node *node)
 {
+    ls_storage_leave(node->leaf->tensor->storage, &node->leaf->derived);
     node->leaf->tensor = NULL;
 }
 

@@ -38,6 +38,7 @@ typedef struct ls_storage {
     ls_pool_block *block;          /* NULL for empty storage, foreign memory and parts */
     struct ls_storage *whole;      /* the storage this is a part of; NULL: none */
     uint64_t version;              /* grows with every write in place; the tape compares it */
+    ls_derived *derived;           /* of all leaves that have this memory */
     void *link;                    /* while free in the slab */
     ls_memory_release_fn *release; /* of foreign memory; may be NULL */
     void *user;
@@ -225,11 +226,17 @@ ls_tensor *ls_alias_owned(ls_tensor *t);
 /* Give a handle the memory, type and shape of another; it keeps its gradient and name. */
 void ls_adopt(ls_tensor *t, const ls_tensor *from);
 
+/* A leaf gets, or loses, this memory: forms derived from it are stale after every write, by whatever handle. Did it have
+ * it? */
+void ls_storage_enter(ls_storage *storage, ls_derived *derived);
+bool ls_storage_leave(ls_storage *storage, ls_derived *derived);
+
 /* Its elements were written in place: forms derived from them are stale. */
 static inline void ls_written(ls_tensor *t)
 {
     t->storage->version++;
-    if (t->view.derived) t->view.derived->version++;
+    for (ls_derived *d = t->storage->derived; d; d = d->next) d->version++;
+    if (t->view.derived) t->view.derived->version++; /* perhaps of a leaf whose handle is dead, which is not listed */
 }
 
 /* ---- Views ---- */

@@ -154,6 +154,21 @@ ls_storage *ls_storage_part(ls_run *run, ls_storage *whole)
     return part;
 }
 
+void ls_storage_enter(ls_storage *storage, ls_derived *derived)
+{
+    derived->next = storage->derived;
+    storage->derived = derived;
+}
+
+bool ls_storage_leave(ls_storage *storage, ls_derived *derived)
+{
+    ls_derived **at = &storage->derived;
+    while (*at && *at != derived) at = &(*at)->next;
+    const bool found = *at;
+    if (found) *at = derived->next;
+    return found;
+}
+
 void ls_storage_release(ls_run *run, ls_storage *storage)
 {
     if (--storage->refs > 0) return;

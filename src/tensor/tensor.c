@@ -141,6 +141,7 @@ ls_tensor *ls_alias_owned(ls_tensor *t)
 void ls_adopt(ls_tensor *t, const ls_tensor *from)
 {
     ls_derived *derived = t->view.derived;
+    if (derived && ls_storage_leave(t->storage, derived)) ls_storage_enter(from->storage, derived);
     from->storage->refs++;
     ls_storage_release(t->run, t->storage);
     t->storage = from->storage;

@@ -1,0 +1,168 @@
+/* weights.c - weights that change between products, written through whatever handle: forms that devices keep of them
+ * (packed, in half precision) are made anew. */
+#include <lockstep.h>
+
+#include "check.h"
+
+static ls_run *run;
+
+/* ---- handles ----------------------------------------------------------------------------------------------------- */
+
+/* Half of what a handle shows of a weight. */
+typedef void halve_fn(ls_tensor *w);
+
+static void halve(ls_tensor *part)
+{
+    ls_assign(part, ls_mul_scalar(ls_clone(part), 0.5));
+}
+
+static void itself(ls_tensor *w)
+{
+    halve(w);
+}
+
+static void detached(ls_tensor *w)
+{
+    halve(ls_detach(w));
+}
+
+static void reshaped(ls_tensor *w)
+{
+    halve(ls_reshape(w, -1));
+}
+
+static void rows(ls_tensor *w)
+{
+    for (int64_t i = 0; i < ls_dim(w, 0); i++) halve(ls_select(w, 0, i));
+}
+
+static void slices(ls_tensor *w)
+{
+    halve(ls_slice(w, 0, 0, 1, 1));
+    halve(ls_slice(w, 0, 1, ls_dim(w, 0), 1));
+}
+
+static void bytes(ls_tensor *w)
+{
+    float half[64 * 64];
+    ls_tensor *flat = ls_reshape(w, -1);
+    const size_t size = (size_t)ls_numel(w) * sizeof *half;
+    CHECK(size <= sizeof half && ls_read(flat, half, size));
+    for (int64_t i = 0; i < ls_numel(w); i++) half[i] /= 2;
+    ls_write(flat, half, size);
+}
+
+/* ---- products ---------------------------------------------------------------------------------------------------- */
+
+typedef ls_tensor *multiply_fn(ls_tensor *w);
+
+static ls_tensor *linear(ls_tensor *w)
+{
+    return ls_linear(ls_ones(run, LS_F32, 64, 64), w, NULL, LS_ACT_NONE);
+}
+
+static ls_tensor *product(ls_tensor *w)
+{
+    return ls_matmul(ls_ones(run, LS_F32, 8, 64), w);
+}
+
+static ls_tensor *convolution(ls_tensor *w)
+{
+    return ls_conv2d(ls_ones(run, LS_F32, 2, 64, 3, 3), w, NULL, .stride = 1);
+}
+
+/* Is the mean of the products of `shown` half as much after each write to `written`? */
+static void follows(const char *name, multiply_fn *multiply, ls_tensor *shown, halve_fn *write, ls_tensor *written)
+{
+    for (int half = 0; half < 2; half++) {
+        double before = 0;
+        for (int step = 0; step < 5; step++) {
+            ls_autocast(run, half ? LS_BF16 : LS_F32)
+            {
+                for (int again = 0; again < 3; again++) { /* kept from the second on */
+                    double now = ls_item(ls_mean(ls_cast(multiply(shown), LS_F32)));
+                    double expected = again || !step ? before : before / 2;
+                    CHECK_MSG((!step && !again) || now == expected, "%s, %s, step %d: %g instead of %g", name,
+                              half ? "bf16" : "f32", step, now, expected);
+                    before = now;
+                }
+            }
+            ls_no_grad(run) write(written);
+        }
+    }
+}
+
+static const struct {
+    const char *name;
+    halve_fn *write;
+} ways[] = {{"itself", itself}, {"detached", detached}, {"reshaped", reshaped},
+            {"rows", rows},     {"slices", slices},     {"bytes", bytes}};
+enum { WAYS = sizeof ways / sizeof *ways };
+
+static const struct {
+    multiply_fn *multiply;
+    bool is_convolution;
+} products[] = {{linear, false}, {product, false}, {convolution, true}};
+enum { PRODUCTS = sizeof products / sizeof *products };
+
+static ls_tensor *weight(int number)
+{
+    ls_tensor *w = products[number].is_convolution ? ls_ones(run, LS_F32, 64, 64, 1, 1) : ls_ones(run, LS_F32, 64, 64);
+    return ls_set_requires_grad(w, true);
+}
+
+static void a_write_through_any_handle_counts(void)
+{
+    for (int p = 0; p < PRODUCTS; p++)
+        for (int i = 0; i < WAYS; i++) {
+            ls_tensor *w = weight(p);
+            follows(ways[i].name, products[p].multiply, w, ways[i].write, w);
+        }
+}
+
+static void so_does_one_of_a_frozen_weight(void)
+{
+    for (int p = 0; p < PRODUCTS; p++)
+        for (int i = 0; i < WAYS; i++) {
+            ls_tensor *w = ls_set_requires_grad(weight(p), false);
+            follows(ways[i].name, products[p].multiply, w, ways[i].write, w);
+        }
+}
+
+static void two_leaves_may_have_the_same_memory(void)
+{
+    for (int p = 0; p < PRODUCTS; p++) {
+        ls_tensor *w = weight(p), *other = ls_set_requires_grad(ls_detach(w), true);
+        follows("another leaf", products[p].multiply, w, itself, other);
+        follows("the first leaf", products[p].multiply, other, itself, w);
+        ls_drop(w);
+        follows("the leaf that is left", products[p].multiply, other, detached, other);
+    }
+}
+
+/* An optimiser moves its parameters into a block of memory. */
+static void a_parameter_that_was_moved_is_followed(void)
+{
+    ls_module *layer = ls_linear_new(run, 64, 64);
+    ls_tensor *w = ls_module_tensor(layer, "weight");
+    ls_optim *sgd = ls_sgd_new(run, layer, .lr = 0);
+    ls_backward(run, ls_mean(ls_forward(layer, ls_ones(run, LS_F32, 2, 64))));
+    CHECK(ls_step(sgd));
+    for (int i = 0; i < WAYS; i++) {
+        ls_no_grad(run) ls_assign(w, ls_ones(run, LS_F32, 64, 64));
+        follows(ways[i].name, linear, w, ways[i].write, w);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) check_filter = argv[1];
+    run = ls_init(NULL, NULL, .device = "cpu");
+    CHECK_RUN(a_write_through_any_handle_counts);
+    CHECK_RUN(so_does_one_of_a_frozen_weight);
+    CHECK_RUN(two_leaves_may_have_the_same_memory);
+    CHECK_RUN(a_parameter_that_was_moved_is_followed);
+    CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
+    ls_finish(run);
+    return check_done();
+}
