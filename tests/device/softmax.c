@@ -87,20 +87,21 @@ static void lines(void)
     }
 }
 
-/* Far apart, infinite, or not a number. */
+/* Far apart, infinite, not a number, or all the same and far from 0: a row that a mask hides. */
 static void extremes(void)
 {
     for (int t = 0; t < FLOAT_TYPES; t++) {
         const double far = float_types[t] == LS_F16 ? 3e4 : 1e30;
         for (int64_t n = 2; n < 20; n++) {
-            operand x = operand_new(float_types[t], LS_SHAPE(4, n), PLAIN),
-                    y = operand_new(float_types[t], LS_SHAPE(4, n), PLAIN);
-            operand z = operand_new(float_types[t], LS_SHAPE(4, n), PLAIN);
+            operand x = operand_new(float_types[t], LS_SHAPE(5, n), PLAIN),
+                    y = operand_new(float_types[t], LS_SHAPE(5, n), PLAIN);
+            operand z = operand_new(float_types[t], LS_SHAPE(5, n), PLAIN);
             for (int64_t i = 0; i < n; i++) {
                 set(&x, i, i == n - 1 ? far : -far);
                 set(&x, n + i, i == 1 ? 5 : -INFINITY); /* a masked row */
                 set(&x, 2 * n + i, -INFINITY);
                 set(&x, 3 * n + i, i == n / 2 ? NAN : 1);
+                set(&x, 4 * n + i, -far);
             }
             ls_call call = {
                 .op = LS_OP_softmax, .n_in = 1, .n_out = 1, .in = {&x.view}, .out = {&y.view}, .attrs.axis.dim = 1};
@@ -115,6 +116,8 @@ static void extremes(void)
                 CHECK(get(&z, i) == (i == n - 1 ? 0 : float_types[t] == LS_F16 ? -60000 : get(&x, 0) - get(&x, n - 1)));
                 CHECK(get(&z, n + i) == (i == 1 ? 0 : -INFINITY));
                 CHECK(isnan(get(&z, 2 * n + i)) && isnan(get(&z, 3 * n + i)));
+                CHECK_NEAR(get(&y, 4 * n + i), 1.0 / (double)n, tolerance(float_types[t]));
+                CHECK_NEAR(get(&z, 4 * n + i), -log((double)n), 4 * tolerance(float_types[t]));
             }
             operand_free(&x);
             operand_free(&y);

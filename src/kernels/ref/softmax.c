@@ -8,32 +8,45 @@ static const void *row_of(ls_dtype dtype, ls_matrix m, int64_t row)
     return (const char *)m.data + row * m.pitch * (int64_t)ls_dtype_size(dtype);
 }
 
-static double log_sum_exp(ls_dtype dtype, const void *x, int64_t n)
+/* Kept apart: beside a large maximum, log(sum) would be lost in their sum. */
+typedef struct exponentials {
+    double max, sum; /* of x; of exp(x - max) */
+} exponentials;
+
+static exponentials exponentials_of(ls_dtype dtype, const void *x, int64_t n)
 {
-    double max = -INFINITY, sum = 0;
+    exponentials e = {.max = -INFINITY};
     for (int64_t i = 0; i < n; i++) {
         double v = ls_get(dtype, x, i);
-        if (v > max || v != v) max = v;
+        if (v > e.max || v != v) e.max = v;
     }
-    for (int64_t i = 0; i < n; i++) sum += exp(ls_get(dtype, x, i) - max);
-    return max + log(sum);
+    for (int64_t i = 0; i < n; i++) e.sum += exp(ls_get(dtype, x, i) - e.max);
+    return e;
+}
+
+static double log_sum_exp(ls_dtype dtype, const void *x, int64_t n)
+{
+    exponentials e = exponentials_of(dtype, x, n);
+    return e.max + log(e.sum);
 }
 
 static void softmax(const ls_softmax_rows *a)
 {
     for (int64_t r = 0; r < a->rows; r++) {
-        double lse = log_sum_exp(a->dtype, row_of(a->dtype, a->x, r), a->n);
+        const void *x = row_of(a->dtype, a->x, r);
+        exponentials e = exponentials_of(a->dtype, x, a->n);
         for (int64_t i = 0; i < a->n; i++)
-            ls_put(a->dtype, a->y.data, r * a->y.pitch + i, exp(ls_get(a->dtype, a->x.data, r * a->x.pitch + i) - lse));
+            ls_put(a->dtype, a->y.data, r * a->y.pitch + i, exp(ls_get(a->dtype, x, i) - e.max) / e.sum);
     }
 }
 
 static void log_softmax(const ls_softmax_rows *a)
 {
     for (int64_t r = 0; r < a->rows; r++) {
-        double lse = log_sum_exp(a->dtype, row_of(a->dtype, a->x, r), a->n);
+        const void *x = row_of(a->dtype, a->x, r);
+        exponentials e = exponentials_of(a->dtype, x, a->n);
         for (int64_t i = 0; i < a->n; i++)
-            ls_put(a->dtype, a->y.data, r * a->y.pitch + i, ls_get(a->dtype, a->x.data, r * a->x.pitch + i) - lse);
+            ls_put(a->dtype, a->y.data, r * a->y.pitch + i, ls_get(a->dtype, x, i) - e.max - log(e.sum));
     }
 }
 
