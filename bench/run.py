@@ -45,16 +45,16 @@ def wanted(items):
 
 def in_rounds(pick, competitors):
     """The best value of every competitor that has one: who -> value; and the number of rounds."""
-    best, settled, rounds, begin = {}, 0, 0, time.monotonic()
+    best, last, settled, rounds, begin = {}, {}, 0, 0, time.monotonic()
     while settled < SETTLED and (not rounds or time.monotonic() - begin < MOST_SECONDS):
         settled, rounds = settled + 1, rounds + 1
         for who, value_of in competitors.items():
             value = value_of()
             if value is None:
                 continue
-            if who not in best or abs(pick(best[who], value) / best[who] - 1) > BETTER:
-                settled = 0
             best[who] = pick(best.get(who, value), value)
+            if who not in last or abs(best[who] - last[who]) > BETTER * last[who]:
+                last[who], settled = best[who], 0
     return best, rounds
 
 
