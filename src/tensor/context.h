@@ -226,8 +226,7 @@ ls_tensor *ls_alias_owned(ls_tensor *t);
 /* Give a handle the memory, type and shape of another; it keeps its gradient and name. */
 void ls_adopt(ls_tensor *t, const ls_tensor *from);
 
-/* A leaf gets, or loses, this memory: forms derived from it are stale after every write, by whatever handle. Did it have
- * it? */
+/* A leaf gets, or loses, this memory: forms derived from it are stale after a write by any handle. Did it have it? */
 void ls_storage_enter(ls_storage *storage, ls_derived *derived);
 bool ls_storage_leave(ls_storage *storage, ls_derived *derived);
 
