@@ -277,10 +277,13 @@ static int64_t result_bytes(const ls_gemm_job *job)
  * it is added to what is there: that has just been read, and a store that bypasses the caches would drive it out. */
 static bool may_stream(const direct_plan *plan, const direct_task *task)
 {
+    enum { MORE = 4 }; /* times as large, where products take longer than writing: stores to memory hold them up */
     const ls_gemm_job *job = plan->job;
-    int64_t bytes = result_bytes(job);
-    int64_t from = job->kernel->blocks ? job->kernel->blocks->in_place_stream_bytes : 0;
-    if (!from || bytes < from || job->sink.how.accumulate) return false;
+    const ls_gemm_blocks *blocks = job->kernel->blocks;
+    if (!blocks || !blocks->in_place_stream_bytes || job->sink.how.accumulate) return false;
+    int64_t writing = blocks->products_per_byte * (int64_t)ls_dtype_size(job->sink.how.out_dtype);
+    int64_t least = blocks->in_place_stream_bytes * (writing && job->k > writing ? MORE : 1);
+    if (result_bytes(job) < least) return false;
     uintptr_t any = 0;
     for (int64_t i = 0; i < task->tiles * job->kernel->in_place_rows; i++) any |= (uintptr_t)task->row[i];
     return any % 64 == 0;
