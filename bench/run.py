@@ -3,12 +3,12 @@
 Only items are measured whose names contain a filter; rates of the machine itself (peak/) always are.
 
 Each competitor measures one item at a time, in turn, and its best value counts. On a busy machine many values are too
-low, so rounds go on until three of them in a row have improved nobody's best by more than a hundredth, but none begins
-after half a minute (with --quick, there is one). Peers (peers.py) are OpenBLAS, MPICH, Open MPI, Intel MPI, oneCCL,
-PyTorch with its defaults and with tuned memory settings, and Intel's extension for it, if they are installed. Whole
-commands (commands.py) are timed the same way: launchers, training with several processes, sums between hosts.
-Everything runs with priority over other work on the machine if permitted (not with --polite), and a row that was
-disturbed nevertheless is marked."""
+low, so rounds go on for five seconds at least, and until three of them in a row have improved nobody's best by more
+than a hundredth, but none begins after half a minute (with --quick, there is one). Peers (peers.py) are OpenBLAS,
+MPICH, Open MPI, Intel MPI, oneCCL, PyTorch with its defaults and with tuned memory settings, and Intel's extension for
+it, if they are installed. Whole commands (commands.py) are timed the same way: launchers, training with several
+processes, sums between hosts. Everything runs with priority over other work on the machine if permitted (not with
+--polite), and a row that was disturbed nevertheless is marked."""
 import argparse
 import json
 import pathlib
@@ -31,7 +31,7 @@ if not (build / "bench" / "lockstep_bench").exists():
 
 SETTLED = 3  # rounds in a row without any better value that end a row
 BETTER = 0.01  # improvements of less than that do not count
-MOST_SECONDS = 0 if arguments.quick else 30  # after which no round of a row begins
+LEAST_SECONDS, MOST_SECONDS = (0, 0) if arguments.quick else (5, 30)  # that rounds of a row take
 DISTURBED = 0.1  # fraction of a core taken by others above which a row is marked
 
 
@@ -46,7 +46,7 @@ def wanted(items):
 def in_rounds(pick, competitors):
     """The best value of every competitor that has one: who -> value; and the number of rounds."""
     best, last, settled, rounds, begin = {}, {}, 0, 0, time.monotonic()
-    while settled < SETTLED and (not rounds or time.monotonic() - begin < MOST_SECONDS):
+    while not rounds or spent < LEAST_SECONDS or (settled < SETTLED and spent < MOST_SECONDS):
         settled, rounds = settled + 1, rounds + 1
         for who, value_of in competitors.items():
             value = value_of()
@@ -55,6 +55,7 @@ def in_rounds(pick, competitors):
             best[who] = pick(best.get(who, value), value)
             if who not in last or abs(best[who] - last[who]) > BETTER * last[who]:
                 last[who], settled = best[who], 0
+        spent = time.monotonic() - begin
     return best, rounds
 
 
