@@ -40,11 +40,12 @@ parser.add_argument("--f32", action="store_true")
 parser.add_argument("--without-peer", action="store_true")
 parser.add_argument("--limit", type=float, default=540, help="seconds after which unfinished trainings are ignored")
 args = parser.parse_args()
-for what, folder, needed in (("model", args.model, "config.json"), ("data", args.data, "squad"), ("data", args.data, "glue")):
-    if not pathlib.Path(folder, needed).exists():
-        parser.error(f"--{what} {folder}: there is no {needed} in that folder")
 deadline = time.perf_counter() + args.limit
 tasks = args.tasks.split(",")
+for what, folder, needed in [("model", args.model, "config.json"),
+                             *(("data", args.data, "squad" if task == "qa" else "glue") for task in tasks)]:
+    if not pathlib.Path(folder, needed).exists():
+        parser.error(f"--{what} {folder}: there is no {needed} in that folder")
 DTYPE = "no" if args.f32 else "bf16"
 EPOCHS = {"sst2": "3", "mrpc": "3", "qa": "2"} if not args.quick else {"sst2": "1", "mrpc": "1", "qa": "1"}
 # As in finetune_torch.py.
@@ -83,12 +84,14 @@ def every_nth_question(path, to, count):
 def prepare_files():
     """Task -> (training file, evaluation file)."""
     glue, squad, few = args.data / "glue", args.data / "squad", args.quick
-    return {"sst2": (every_nth_line(glue / "SST-2/train.tsv", args.out / "sst2.tsv", SENTENCES),
-                     every_nth_line(glue / "SST-2/dev.tsv", args.out / "sst2_dev.tsv", 40 if few else 872)),
-            "mrpc": (every_nth_line(glue / "MRPC/train.tsv", args.out / "mrpc.tsv", 48 if few else 10**9),
-                     every_nth_line(glue / "MRPC/dev.tsv", args.out / "mrpc_dev.tsv", 40 if few else 10**9)),
-            "qa": (every_nth_question(squad / "train-v1.1-first12articles.json", args.out / "qa.json", 24 if few else 10**9),
-                   every_nth_question(squad / "dev-v1.1.json", args.out / "qa_dev.json", QUESTIONS))}
+    makers = {"sst2": lambda: (every_nth_line(glue / "SST-2/train.tsv", args.out / "sst2.tsv", SENTENCES),
+                               every_nth_line(glue / "SST-2/dev.tsv", args.out / "sst2_dev.tsv", 40 if few else 872)),
+              "mrpc": lambda: (every_nth_line(glue / "MRPC/train.tsv", args.out / "mrpc.tsv", 48 if few else 10**9),
+                               every_nth_line(glue / "MRPC/dev.tsv", args.out / "mrpc_dev.tsv", 40 if few else 10**9)),
+              "qa": lambda: (every_nth_question(squad / "train-v1.1-first12articles.json", args.out / "qa.json",
+                                                24 if few else 10**9),
+                             every_nth_question(squad / "dev-v1.1.json", args.out / "qa_dev.json", QUESTIONS))}
+    return {task: makers[task]() for task in tasks}
 
 
 def ours(task, seed):

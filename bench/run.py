@@ -21,7 +21,7 @@ import peers
 
 parser = argparse.ArgumentParser(usage=__doc__.splitlines()[0].split(" - ")[0], allow_abbrev=False)
 parser.add_argument("build", type=pathlib.Path)
-parser.add_argument("filters", nargs="*", metavar="filter")
+parser.add_argument("filters", nargs="*", default=[], metavar="filter")
 parser.add_argument("--quick", action="store_true", help="one round of every item")
 parser.add_argument("--polite", action="store_true", help="no priority over other work on this machine")
 arguments = parser.parse_intermixed_args()

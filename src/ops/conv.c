@@ -144,7 +144,7 @@ ls_tensor *ls_conv2d_norm(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, cons
     ls_node *none;
     if (!op_submit(op, 8, in, norm->training ? 3 : 1, out, &attrs)) return &run->poison;
     for (int i = 1; i < 3; i++)
-        if (out[i]) out[i]->storage->version++;
+        if (out[i]) ls_written(out[i]);
     return op_record(op, 8, in, 1, out, &attrs, &none) ? out[0] : &run->poison;
 }
 

@@ -91,7 +91,7 @@ ls_tensor *ls_batch_norm_by(ls_tensor *x, const ls_batch_norm_opts *given, ls_te
                                .activation = opts.activation}};
     if (!op_submit(op, 6, in, 6, out, &attrs)) return &run->poison;
     for (int i = 4; i < 6; i++)
-        if (out[i]) out[i]->storage->version++;
+        if (out[i]) ls_written(out[i]);
     ls_node *node;
     if (!op_record(op, 6, in, 1, out, &attrs, &node)) return &run->poison;
     if (node) {

@@ -154,6 +154,17 @@ static void a_parameter_that_was_moved_is_followed(void)
     }
 }
 
+static void a_view_stays_one_if_its_parameter_is_not_moved(void)
+{
+    ls_module *layer = ls_linear_new(run, 64, 64);
+    ls_tensor *w = ls_module_tensor(layer, "weight"), *view = ls_detach(w);
+    ls_optim *sgd = ls_sgd_new(run, layer, .lr = 0, .scattered = true);
+    ls_backward(run, ls_mean(ls_forward(layer, ls_ones(run, LS_F32, 2, 64))));
+    CHECK(ls_step(sgd));
+    ls_no_grad(run) ls_assign(view, ls_ones(run, LS_F32, 64, 64));
+    follows("a view from before", linear, w, itself, view);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
@@ -162,6 +173,7 @@ int main(int argc, char **argv)
     CHECK_RUN(so_does_one_of_a_frozen_weight);
     CHECK_RUN(two_leaves_may_have_the_same_memory);
     CHECK_RUN(a_parameter_that_was_moved_is_followed);
+    CHECK_RUN(a_view_stays_one_if_its_parameter_is_not_moved);
     CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
     ls_finish(run);
     return check_done();
