@@ -36,8 +36,8 @@ typedef struct ls_sgd_opts {
     bool nesterov LS_DEFAULT(false), maximize LS_DEFAULT(false);
     /* Keep an f32 copy of half-precision parameters, update it, and round from it. */
     bool master_weights LS_DEFAULT(false);
-    /* Leave each tensor where it is; otherwise f32 parameters move into one block of memory at the first step. Views
-     * that were taken of them before (ls_detach, ls_reshape ...) keep the old memory, and show no step. */
+    /* Leave each tensor where it is; otherwise f32 parameters move into one block of memory at the first step, and
+     * views of them (ls_detach, ls_reshape ...) with them. A parameter that is a part of another tensor stays. */
     bool scattered LS_DEFAULT(false);
     const ls_state *parameters LS_DEFAULT(NULL); /* these instead of all of the module */
     ls_options_end _ LS_DEFAULT({});

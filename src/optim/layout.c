@@ -9,13 +9,21 @@ static int64_t room_of(int64_t numel)
     return (numel + GRAIN - 1) / GRAIN * GRAIN;
 }
 
+/* Was its memory moved here with another parameter's? */
+static bool in_blocks(const ls_optim *optim, const ls_tensor *p)
+{
+    for (int i = 0; i < optim->block_count; i++)
+        if (p->storage->whole == optim->blocks[i].parameters->storage) return true;
+    return false;
+}
+
 static bool movable(const ls_optim *optim, const ls_optim_slot *slot, int group)
 {
     const ls_tensor *p = slot->parameter;
     /* Slices of sharded state consist of elements in row-major order. */
     bool fits = optim->object.run->step->share.optimizer ? ls_view_contiguous(&p->view) : ls_view_dense(&p->view);
     return !slot->block && slot->group == group && ls_requires_grad(p) && p->view.dtype == LS_F32 && fits &&
-           p->storage->device == optim->device;
+           p->storage->device == optim->device && !in_blocks(optim, p) && ls_moves_whole(p);
 }
 
 ls_tensor *ls_block_piece(ls_tensor *block, int64_t offset, const ls_operand *like)
@@ -139,7 +147,7 @@ static bool move_slot(ls_optim *optim, ls_optim_slot *slot, int number, int64_t 
     ls_tensor *p = slot->parameter, *home = ls_block_piece(block->parameters, offset, &p->view);
     if (!home) return false;
     bool ok = ls_raw_copy(home, p);
-    if (ok) ls_adopt(p, home);
+    if (ok) ls_move(p, home);
     ls_release(home);
     if (!ok) return false;
     if (!(slot->grad_memory = ls_block_piece(block->gradients, offset, &p->view))) return false;

@@ -226,6 +226,12 @@ ls_tensor *ls_alias_owned(ls_tensor *t);
 /* Give a handle the memory, type and shape of another; it keeps its gradient and name. */
 void ls_adopt(ls_tensor *t, const ls_tensor *from);
 
+/* Do all handles on t's memory show elements of t alone? Then others can follow it. */
+bool ls_moves_whole(const ls_tensor *t);
+/* Give t the memory of `home`, laid out like its own and with the same numbers, and with it all other handles that show
+ * its memory, so that a view stays one. If ls_moves_whole. */
+void ls_move(ls_tensor *t, const ls_tensor *home);
+
 /* A leaf gets, or loses, this memory: forms derived from it are stale after a write by any handle. Did it have it? */
 void ls_storage_enter(ls_storage *storage, ls_derived *derived);
 bool ls_storage_leave(ls_storage *storage, ls_derived *derived);

@@ -138,20 +138,85 @@ ls_tensor *ls_alias_owned(ls_tensor *t)
     return alias_into(ls_handle_new_owned(t->run), t);
 }
 
-void ls_adopt(ls_tensor *t, const ls_tensor *from)
+/* Let a handle show other memory. */
+static void show(ls_tensor *t, ls_storage *storage, ls_operand view)
 {
     ls_derived *derived = t->view.derived;
-    if (derived && ls_storage_leave(t->storage, derived)) ls_storage_enter(from->storage, derived);
-    from->storage->refs++;
+    if (derived && ls_storage_leave(t->storage, derived)) ls_storage_enter(storage, derived);
+    storage->refs++;
     ls_storage_release(t->run, t->storage);
-    t->storage = from->storage;
-    t->view = from->view;
+    t->storage = storage;
+    t->view = view;
     t->view.derived = derived;
     if (!derived) return;
     derived->version++;
     if (derived->release) derived->release(derived->form); /* of memory that is left: nothing would find it there */
     derived->form = NULL;
     derived->release = NULL;
+}
+
+void ls_adopt(ls_tensor *t, const ls_tensor *from)
+{
+    show(t, from->storage, from->view);
+}
+
+/* ---- moving what several handles show ---- */
+
+typedef struct onlookers {
+    const ls_tensor *t;
+    int32_t inside;        /* handles that show elements of t alone, t included */
+    const ls_tensor *home; /* where they move */
+} onlookers;
+
+/* Bytes [*begin, *end) from its first element to its last. */
+static void extent_of(const ls_operand *x, const char **begin, const char **end)
+{
+    const int64_t bytes = (int64_t)ls_dtype_size(x->dtype);
+    *begin = *end = x->data;
+    if (!ls_view_numel(x)) return;
+    for (int d = 0; d < x->ndim; d++) {
+        const int64_t reach = (x->dim[d] - 1) * x->stride[d] * bytes;
+        if (reach < 0) *begin += reach;
+        else *end += reach;
+    }
+    *end += bytes;
+}
+
+static void count_inside(void *object, void *user)
+{
+    const ls_tensor *other = object;
+    onlookers *all = user;
+    if (other->storage != all->t->storage) return;
+    const char *begin, *end, *other_begin, *other_end;
+    extent_of(&all->t->view, &begin, &end);
+    extent_of(&other->view, &other_begin, &other_end);
+    if (other_begin >= begin && other_end <= end) all->inside++;
+}
+
+bool ls_moves_whole(const ls_tensor *t)
+{
+    onlookers all = {.t = t};
+    if (t->storage->refs == 1) return true;
+    ls_ring_each(&t->run->tensors, count_inside, &all);
+    return all.inside == t->storage->refs;
+}
+
+static void follow(void *object, void *user)
+{
+    ls_tensor *other = object;
+    const onlookers *all = user;
+    if (other == all->t || other->storage != all->t->storage) return;
+    ls_operand view = other->view;
+    view.data = (char *)all->home->view.data + ((const char *)view.data - (const char *)all->t->view.data);
+    show(other, all->home->storage, view);
+}
+
+void ls_move(ls_tensor *t, const ls_tensor *home)
+{
+    onlookers all = {.t = t, .home = home};
+    home->storage->version = t->storage->version; /* the tape still sees what was written since it saved one */
+    if (t->storage->refs > 1) ls_ring_each(&t->run->tensors, follow, &all);
+    ls_adopt(t, home);
 }
 
 /* ---- work below the operators ---- */

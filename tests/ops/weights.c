@@ -1,6 +1,7 @@
 /* weights.c - weights that change between products, written through whatever handle: forms that devices keep of them
  * (packed, in half precision) are made anew. */
 #include <lockstep.h>
+#include <math.h>
 
 #include "check.h"
 
@@ -154,15 +155,80 @@ static void a_parameter_that_was_moved_is_followed(void)
     }
 }
 
-static void a_view_stays_one_if_its_parameter_is_not_moved(void)
+/* A step with this rate, which moves the parameters of a layer unless they are to be scattered. */
+static void step_with(ls_module *layer, double lr, bool scattered)
 {
-    ls_module *layer = ls_linear_new(run, 64, 64);
-    ls_tensor *w = ls_module_tensor(layer, "weight"), *view = ls_detach(w);
-    ls_optim *sgd = ls_sgd_new(run, layer, .lr = 0, .scattered = true);
+    ls_optim *sgd = ls_sgd_new(run, layer, .lr = lr, .scattered = scattered);
     ls_backward(run, ls_mean(ls_forward(layer, ls_ones(run, LS_F32, 2, 64))));
     CHECK(ls_step(sgd));
-    ls_no_grad(run) ls_assign(view, ls_ones(run, LS_F32, 64, 64));
-    follows("a view from before", linear, w, itself, view);
+}
+
+static void a_view_stays_one_when_its_parameter_is_moved(void)
+{
+    for (int scattered = 0; scattered < 2; scattered++) {
+        ls_module *layer = ls_linear_new(run, 64, 64);
+        ls_tensor *w = ls_module_tensor(layer, "weight"), *leaf = ls_set_requires_grad(ls_detach(w), true);
+        ls_tensor *views[] = {ls_detach(w), ls_reshape(ls_detach(w), -1), ls_transpose(ls_detach(w), 0, 1), leaf};
+        ls_tensor *corner = ls_slice(ls_detach(w), 1, 32, 64, 2);
+        step_with(layer, 1, scattered);
+        const double now = ls_item(ls_sum(ls_detach(w))), part = ls_item(ls_sum(ls_slice(ls_detach(w), 1, 32, 64, 2)));
+        CHECK_MSG(ls_item(ls_sum(corner)) == part, "a slice shows the step");
+        enum { VIEWS = sizeof views / sizeof *views };
+        for (int i = 0; i < VIEWS; i++)
+            CHECK_MSG(fabs(ls_item(ls_sum(ls_detach(views[i]))) - now) < 1e-3, "view %d shows the step", i);
+        for (int i = 0; i < VIEWS; i++) {
+            ls_no_grad(run) ls_assign(views[i], ls_ones_like(views[i]));
+            follows("a view from before", linear, w, itself, views[i]);
+            follows("the parameter", linear, views[i] == leaf ? leaf : w, itself, w);
+        }
+    }
+}
+
+/* Whoever holds the tensor that it is a part of must see it, too: it stays where it is. */
+static void so_does_a_parameter_that_is_one_itself(void)
+{
+    ls_tensor *all = ls_ones(run, LS_F32, 3, 64, 64), *w = ls_set_requires_grad(ls_select(all, 0, 1), true);
+    ls_state *list = ls_state_new(run);
+    ls_state_add(list, "w", w);
+    ls_optim *sgd = ls_sgd_new(run, NULL, .lr = 1, .parameters = list);
+    ls_backward(run, ls_mean(linear(w)));
+    CHECK(ls_step(sgd));
+    const double sum = ls_item(ls_sum(ls_detach(w)));
+    CHECK_MSG(fabs(sum - 64 * 63) < 1, "a step took the sum of the weights to %g", sum);
+    CHECK(fabs(ls_item(ls_sum(all)) - sum - 2 * 64 * 64) < 1);
+}
+
+/* Two parameters may have the same memory; a step changes it by the gradients of both. */
+static void two_parameters_may_share_memory(void)
+{
+    for (int scattered = 0; scattered < 2; scattered++) {
+        ls_tensor *w = ls_set_requires_grad(ls_ones(run, LS_F32, 64, 64), true);
+        ls_tensor *other = ls_set_requires_grad(ls_detach(w), true);
+        ls_state *both = ls_state_new(run);
+        ls_state_add(both, "w", w);
+        ls_state_add(both, "other", other);
+        ls_optim *sgd = ls_sgd_new(run, NULL, .lr = 1, .parameters = both, .scattered = scattered);
+        for (int step = 1; step < 3; step++) {
+            ls_backward(run, ls_mean(ls_add(linear(w), linear(other))));
+            CHECK(ls_step(sgd));
+            ls_zero_grad(sgd);
+            const double sum = ls_item(ls_sum(ls_detach(w))), right = 64 * 64 - step * 2 * 64;
+            CHECK_MSG(fabs(sum - right) < 1, "after step %d the sum is %g, not %g", step, sum, right);
+            CHECK(sum == ls_item(ls_sum(ls_detach(other))));
+        }
+    }
+}
+
+/* Backward needs the weights that forward saw. */
+static void a_step_that_moves_is_a_write_for_the_tape(void)
+{
+    ls_module *layer = ls_linear_new(run, 64, 64);
+    ls_tensor *x = ls_set_requires_grad(ls_ones(run, LS_F32, 2, 64), true);
+    ls_tensor *late = ls_mean(ls_forward(layer, x));
+    step_with(layer, 1, false);
+    ls_backward(run, late);
+    CHECK_MSG(ls_error(run) == LS_ERR_STATE, "backward after a step: %s", ls_error_message(run));
+    ls_clear_error(run);
 }
 
 int main(int argc, char **argv)
@@ -173,7 +239,10 @@ int main(int argc, char **argv)
     CHECK_RUN(so_does_one_of_a_frozen_weight);
     CHECK_RUN(two_leaves_may_have_the_same_memory);
     CHECK_RUN(a_parameter_that_was_moved_is_followed);
-    CHECK_RUN(a_view_stays_one_if_its_parameter_is_not_moved);
+    CHECK_RUN(a_view_stays_one_when_its_parameter_is_moved);
+    CHECK_RUN(so_does_a_parameter_that_is_one_itself);
+    CHECK_RUN(two_parameters_may_share_memory);
+    CHECK_RUN(a_step_that_moves_is_a_write_for_the_tape);
     CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
     ls_finish(run);
     return check_done();
