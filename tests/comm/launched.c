@@ -130,10 +130,10 @@ static void they_take_their_share(void)
     expect_threads(cpus / 2, cpus / 2);
 }
 
-/* A program that asks for GPUs, which have no device here, must not silently run on the CPU. */
+/* A program that asks for GPUs where there are none, or hidden ones, must not silently run on the CPU. */
 static void asking_for_gpus_does_not_give_the_cpu(void)
 {
-    CHECK(shell(LOCKSTEP_COMMAND " launch -n 2 --multi_gpu " WORKER " exchange 2>&1") == 1);
+    CHECK(shell("CUDA_VISIBLE_DEVICES= " LOCKSTEP_COMMAND " launch -n 2 --multi_gpu " WORKER " exchange 2>&1") == 1);
     HAS("LOCKSTEP_DEVICE=cuda, set by a launcher if GPUs or TPUs are requested: ");
     HAS("To train on the CPU, unset it, or launch with --cpu, without --multi_gpu");
     CHECK(!strstr(output, "rank 0 of 2"));

@@ -13,7 +13,8 @@ enum { PODS = 2 };
 
 static pid_t pod[PODS];
 
-/* A pod with these variables and no others but what any container has. */
+/* A pod with these variables and no others but what any container has. GPUs of this machine are hidden: "auto" would
+ * count them. */
 __attribute__((format(printf, 2, 3))) static void start_pod(int which, const char *variables, ...)
 {
     char filled[2048], line[4096];
@@ -22,7 +23,8 @@ __attribute__((format(printf, 2, 3))) static void start_pod(int which, const cha
     vsnprintf(filled, sizeof filled, variables, args);
     va_end(args);
     snprintf(line, sizeof line,
-             "exec env -i PATH=\"$PATH\" HOME=%s HOSTNAME=pod TMPDIR=%s %s " LAUNCH "--no-pin " WHO " >%s/pod%d 2>&1",
+             "exec env -i PATH=\"$PATH\" HOME=%s HOSTNAME=pod TMPDIR=%s CUDA_VISIBLE_DEVICES= %s " LAUNCH
+             "--no-pin " WHO " >%s/pod%d 2>&1",
              folder, folder, filled, folder, which);
     if ((pod[which] = fork()) != 0) return;
     execl("/bin/sh", "sh", "-c", line, (char *)NULL);
