@@ -223,17 +223,6 @@ void ls_ring_retire(ls_ring *ring, ls_ring_chunk *chunk)
     ring->dead_count++;
 }
 
-/* ---- looking at objects ---- */
-
-void ls_ring_each(const ls_ring *ring, void (*visit)(void *object, void *user), void *user)
-{
-    for (ls_ring_chunk *chunk = ring->first; chunk; chunk = chunk->after) {
-        char *stop = ring->stop == end_of(chunk) ? ring->at : end_of(chunk);
-        for (char *at = (char *)chunk + ring->stride; chunk->living && at < stop; at += ring->stride)
-            if (ring->is_living(at)) visit(at, user);
-    }
-}
-
 /* ---- looking at addresses ---- */
 
 /* Which reservation an address is in; -1: none. */

@@ -76,8 +76,6 @@ static inline void ls_ring_give(ls_ring *ring, void *object)
     if (--chunk->living == 0) ls_ring_retire(ring, chunk);
 }
 
-/* Visit the living objects; those made before addresses of the last reservation were in use may be missing. */
-void ls_ring_each(const ls_ring *ring, void (*visit)(void *object, void *user), void *user);
 /* Is this the address of an object, living or dead? Does not dereference it. */
 bool ls_ring_holds(const ls_ring *ring, const void *address);
 /* How many objects have been made since that one; -1 if no longer known. */
