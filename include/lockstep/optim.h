@@ -37,7 +37,8 @@ typedef struct ls_sgd_opts {
     /* Keep an f32 copy of half-precision parameters, update it, and round from it. */
     bool master_weights LS_DEFAULT(false);
     /* Leave each tensor where it is; otherwise f32 parameters move into one block of memory at the first step, and
-     * views of them (ls_detach, ls_reshape ...) with them. A parameter that is a part of another tensor stays. */
+     * views of them (ls_detach, ls_reshape ...) with them. A parameter that is a part of another tensor stays, but
+     * where several processes train it moves alone, with a warning. */
     bool scattered LS_DEFAULT(false);
     const ls_state *parameters LS_DEFAULT(NULL); /* these instead of all of the module */
     ls_options_end _ LS_DEFAULT({});

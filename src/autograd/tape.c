@@ -258,6 +258,24 @@ void ls_set_grad_memory(ls_tensor *t, ls_tensor *home)
     }
 }
 
+void ls_leaf_move_grad(ls_tensor *t, ls_tensor *home)
+{
+    ls_tensor *grad = leaf_of(t)->grad;
+    /* A part of a block is the place of another optimiser's, which finds out that it was left. */
+    if (!grad || grad->storage->whole || !ls_views_match(&grad->view, &home->view)) {
+        ls_set_grad_memory(t, home);
+        return;
+    }
+    ls_debt_pay(t->run);
+    if (!leaf_of(t)->holds || ls_raw_copy(home, grad)) ls_move(grad, home);
+}
+
+bool ls_leaf_grad_is_part(ls_tensor *t)
+{
+    const ls_tensor *grad = leaf_of(t)->grad;
+    return grad && ls_is_part(grad);
+}
+
 void ls_register_grad_hook(ls_tensor *t, ls_grad_hook_fn *hook, void *user)
 {
     ls_run *run = ls_run_of(t);

@@ -126,6 +126,10 @@ ls_tensor *ls_grad_taken(ls_node *node, int output);
 
 /* Call `watch` when the gradient is complete in a backward pass; NULL: stop. */
 void ls_leaf_watch(ls_tensor *t, ls_grad_hook_fn *watch, void *user);
+/* Is the memory of the gradient a part of what the program holds (ls_set_grad_memory)? */
+bool ls_leaf_grad_is_part(ls_tensor *t);
+/* Give the gradient the memory of `home`, shaped like the leaf, with the value and the handles that show it. */
+void ls_leaf_move_grad(ls_tensor *t, ls_tensor *home);
 /* Memory of the gradient, with or without a value. Owned by the leaf; NULL (and an error): out of memory. */
 ls_tensor *ls_leaf_room(ls_tensor *t);
 bool ls_leaf_holds(const ls_tensor *t); /* does it have a value? */

@@ -1,5 +1,8 @@
 /* layout.c - place parameters, gradients and moments in blocks of memory. */
 #include "optim/optim.h"
+
+#include "autograd/tape.h"
+#include "base/log.h"
 #include "tensor/live.h"
 
 enum { GRAIN = 16 }; /* elements per cache line */
@@ -17,21 +20,28 @@ static bool in_blocks(const ls_optim *optim, const ls_tensor *p)
     return false;
 }
 
+/* Do several processes train? Then all of them must lay out alike, whatever else their programs hold. */
+static bool is_together(const ls_optim *optim)
+{
+    return ls_reducer_trains(optim->object.run->step->reducer);
+}
+
 static bool movable(const ls_optim *optim, const ls_optim_slot *slot, int group)
 {
     const ls_tensor *p = slot->parameter;
     /* Slices of sharded state consist of elements in row-major order. */
     bool fits = optim->object.run->step->share.optimizer ? ls_view_contiguous(&p->view) : ls_view_dense(&p->view);
     return !slot->block && slot->group == group && ls_requires_grad(p) && p->view.dtype == LS_F32 && fits &&
-           p->storage->device == optim->device && !in_blocks(optim, p) && ls_moves_whole(p);
+           p->storage->device == optim->device && !in_blocks(optim, p) && (is_together(optim) || !ls_is_part(p));
 }
 
 ls_tensor *ls_block_piece(ls_tensor *block, int64_t offset, const ls_operand *like)
 {
     ls_tensor *t = ls_handle_new_owned(block->run);
     if (!t) return NULL;
-    t->storage = ls_storage_part(block->run, block->storage);
-    if (!t->storage) return ls_release(t), NULL;
+    ls_storage *part = ls_storage_part(block->run, block->storage);
+    if (!part) return ls_release(t), NULL;
+    ls_storage_show(part, t);
     t->view = *like;
     t->view.derived = NULL;
     t->view.dtype = block->view.dtype;
@@ -141,17 +151,31 @@ static bool move_moment(ls_optim *optim, ls_optim_slot *slot, int k)
 
 /* ---- moving ---- */
 
+/* A gradient that the program keeps in memory of its own stays there, where only one process trains. */
+static bool place_gradient(const ls_optim *optim, ls_optim_slot *slot, int64_t offset, const ls_optim_block *block)
+{
+    if (!is_together(optim) && ls_leaf_grad_is_part(slot->parameter)) return true;
+    slot->grad_memory = ls_block_piece(block->gradients, offset, &slot->parameter->view);
+    if (!slot->grad_memory) return false;
+    ls_leaf_move_grad(slot->parameter, slot->grad_memory);
+    return !ls_failed(optim->object.run);
+}
+
 static bool move_slot(ls_optim *optim, ls_optim_slot *slot, int number, int64_t offset)
 {
     const ls_optim_block *block = &optim->blocks[number - 1];
     ls_tensor *p = slot->parameter, *home = ls_block_piece(block->parameters, offset, &p->view);
     if (!home) return false;
+    if (ls_is_part(p))
+        ls_log_line(LS_LOG_WARN,
+                    "%s: %s is a part of another tensor, which shows old numbers from now on: a step of several "
+                    "processes moves only the parameter (.scattered = true leaves it)",
+                    optim->rule->name, slot->name);
     bool ok = ls_raw_copy(home, p);
     if (ok) ls_move(p, home);
     ls_release(home);
     if (!ok) return false;
-    if (!(slot->grad_memory = ls_block_piece(block->gradients, offset, &p->view))) return false;
-    ls_set_grad_memory(p, slot->grad_memory);
+    if (!place_gradient(optim, slot, offset, block)) return false;
     slot->block = number;
     slot->offset = offset;
     slot->room = room_of(ls_numel(p));
@@ -165,7 +189,7 @@ static bool move_slot(ls_optim *optim, ls_optim_slot *slot, int number, int64_t 
 static bool add_block(ls_optim *optim, int64_t numel)
 {
     ls_run *run = optim->object.run;
-    bool together = ls_reducer_trains(run->step->reducer);
+    bool together = is_together(optim);
     ls_optim_block *grown = ls_sys_realloc(optim->blocks, (size_t)(optim->block_count + 1) * sizeof *grown);
     if (!grown) return ls_fail(&run->errors, LS_ERR_MEMORY, "%s: no memory", optim->rule->name), false;
     optim->blocks = grown;
@@ -178,10 +202,11 @@ static bool add_block(ls_optim *optim, int64_t numel)
     ls_tensor *gradients = together ? ls_reducer_block(run->step->reducer, numel)
                                     : ls_tensor_new(run, optim->device, LS_F32, LS_SHAPE(numel));
     if (ls_failed(run) || !ls_raw_fill(parameters, 0) || !ls_raw_fill(gradients, 0)) return false;
-    optim->block_count++;
     b->parameters = ls_alias_owned(parameters);
-    b->gradients = ls_alias_owned(gradients);
-    return b->parameters && b->gradients;
+    b->gradients = b->parameters ? ls_alias_owned(gradients) : NULL;
+    if (!b->gradients) return ls_release(b->parameters), false;
+    optim->block_count++;
+    return true;
 }
 
 static bool lay_out_group(ls_optim *optim, int group)
@@ -231,6 +256,8 @@ bool ls_slot_check_home(const ls_optim *optim, const ls_optim_slot *slot, const 
 
 bool ls_slots_adjoin(const ls_optim_slot *a, const ls_tensor *grad_a, const ls_optim_slot *b, const ls_tensor *grad_b)
 {
+    /* Another optimiser may have moved the one or the other, if its memory is a parameter there as well. */
+    const char *end = (const char *)a->parameter->view.data + (size_t)a->room * sizeof(float);
     return a->block && a->block == b->block && b->offset == a->offset + a->room && in_block(a, grad_a) &&
-           in_block(b, grad_b);
+           in_block(b, grad_b) && (const char *)b->parameter->view.data == end;
 }

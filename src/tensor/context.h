@@ -39,6 +39,7 @@ typedef struct ls_storage {
     struct ls_storage *whole;      /* the storage this is a part of; NULL: none */
     uint64_t version;              /* grows with every write in place; the tape compares it */
     ls_derived *derived;           /* of all leaves that have this memory */
+    ls_tensor *handles;            /* that show it, newest first */
     void *link;                    /* while free in the slab */
     ls_memory_release_fn *release; /* of foreign memory; may be NULL */
     void *user;
@@ -66,8 +67,9 @@ struct ls_tensor {
     bool is_leaf;
     bool is_gradient; /* of ls_grad(), or computed from such: has no history, although a loss may expect one */
     const char *name;
-    uint64_t scope;             /* serial of the scope it belongs to; 0: none */
-    ls_tensor *next, *previous; /* in that scope's list */
+    uint64_t scope;                         /* serial of the scope it belongs to; 0: none */
+    ls_tensor *next, *previous;             /* in that scope's list */
+    ls_tensor *next_shown, *previous_shown; /* in its storage's list */
 };
 
 typedef struct ls_scope {
@@ -207,6 +209,9 @@ ls_storage *ls_storage_wrap(ls_run *run, ls_device *device, ls_memory_release_fn
 /* A part of a storage that overlaps no other part: writes to it change only its own version. */
 ls_storage *ls_storage_part(ls_run *run, ls_storage *whole);
 void ls_storage_release(ls_run *run, ls_storage *storage);
+/* Let a handle that shows nothing yet show a storage; it takes over a reference of the caller's. */
+void ls_storage_show(ls_storage *storage, ls_tensor *t);
+void ls_storage_hide(ls_tensor *t); /* the reverse: the handle shows nothing, and its reference is released */
 /* A row-major tensor at an address within a storage, of which it takes its own reference. */
 ls_tensor *ls_tensor_over(ls_run *run, ls_storage *storage, void *address, ls_dtype dtype, ls_shape shape);
 /* A device of the run by its name, opened if necessary; NULL (and an error) if there is none. */
@@ -226,10 +231,10 @@ ls_tensor *ls_alias_owned(ls_tensor *t);
 /* Give a handle the memory, type and shape of another; it keeps its gradient and name. */
 void ls_adopt(ls_tensor *t, const ls_tensor *from);
 
-/* Do all handles on t's memory show elements of t alone? Then others can follow it. */
-bool ls_moves_whole(const ls_tensor *t);
-/* Give t the memory of `home`, laid out like its own and with the same numbers, and with it all other handles that show
- * its memory, so that a view stays one. If ls_moves_whole. */
+/* Does another handle show memory beside t's elements, as the tensor that t is a slice of does? */
+bool ls_is_part(const ls_tensor *t);
+/* Give t the memory of `home`, laid out like its own and with the same numbers, and with it all handles that show
+ * elements of t alone: a view stays one. */
 void ls_move(ls_tensor *t, const ls_tensor *home);
 
 /* A leaf gets, or loses, this memory: forms derived from it are stale after a write by any handle. Did it have it? */

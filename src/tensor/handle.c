@@ -94,8 +94,7 @@ static void die(ls_tensor *t, ls_life why)
         ls_node_release(run, t->frozen_leaf);
         t->frozen_leaf = NULL;
     }
-    if (t->storage) ls_storage_release(run, t->storage);
-    t->storage = NULL;
+    if (t->storage) ls_storage_hide(t);
     ls_ring_give(&run->tensors, t);
 }
 
@@ -176,6 +175,25 @@ void ls_storage_release(ls_run *run, ls_storage *storage)
     if (storage->release) storage->release(storage->user);
     if (storage->whole) ls_storage_release(run, storage->whole);
     ls_slab_give(&run->storages, storage);
+}
+
+void ls_storage_show(ls_storage *storage, ls_tensor *t)
+{
+    t->storage = storage;
+    t->previous_shown = NULL;
+    t->next_shown = storage->handles;
+    if (storage->handles) storage->handles->previous_shown = t;
+    storage->handles = t;
+}
+
+void ls_storage_hide(ls_tensor *t)
+{
+    ls_storage *storage = t->storage;
+    if (t->next_shown) t->next_shown->previous_shown = t->previous_shown;
+    if (t->previous_shown) t->previous_shown->next_shown = t->next_shown;
+    else storage->handles = t->next_shown;
+    t->storage = NULL;
+    ls_storage_release(t->run, storage);
 }
 
 ls_device *ls_device_named(ls_run *run, const char *name)

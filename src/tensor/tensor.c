@@ -67,7 +67,7 @@ static ls_tensor *tensor_with_memory(ls_run *run, ls_device *device, ls_dtype dt
     if (!storage) return &run->poison;
     ls_tensor *t = ls_handle_new(run);
     if (!t) return ls_storage_release(run, storage), &run->poison;
-    t->storage = storage;
+    ls_storage_show(storage, t);
     t->view.data = storage->block ? storage->block->address : NULL;
     t->view.dtype = dtype;
     return t;
@@ -108,8 +108,8 @@ ls_tensor *ls_tensor_over(ls_run *run, ls_storage *storage, void *address, ls_dt
 {
     ls_tensor *t = ls_handle_new(run);
     if (!t) return &run->poison;
-    t->storage = storage;
     storage->refs++;
+    ls_storage_show(storage, t);
     t->view.data = address;
     t->view.dtype = dtype;
     ls_view_set_contiguous(&t->view, shape);
@@ -121,8 +121,8 @@ static ls_tensor *alias_into(ls_tensor *alias, ls_tensor *t)
     if (!alias) return NULL;
     alias->view = t->view;
     if (!t->node) alias->view.derived = NULL; /* else nothing keeps the forms of a frozen weight alive */
-    alias->storage = t->storage;
-    alias->storage->refs++;
+    t->storage->refs++;
+    ls_storage_show(t->storage, alias);
     alias->name = t->name;
     return alias;
 }
@@ -144,8 +144,8 @@ static void show(ls_tensor *t, ls_storage *storage, ls_operand view)
     ls_derived *derived = t->view.derived;
     if (derived && ls_storage_leave(t->storage, derived)) ls_storage_enter(storage, derived);
     storage->refs++;
-    ls_storage_release(t->run, t->storage);
-    t->storage = storage;
+    ls_storage_hide(t);
+    ls_storage_show(storage, t);
     t->view = view;
     t->view.derived = derived;
     if (!derived) return;
@@ -162,60 +162,51 @@ void ls_adopt(ls_tensor *t, const ls_tensor *from)
 
 /* ---- moving what several handles show ---- */
 
-typedef struct onlookers {
-    const ls_tensor *t;
-    int32_t inside;        /* handles that show elements of t alone, t included */
-    const ls_tensor *home; /* where they move */
-} onlookers;
+typedef struct extent {
+    const char *begin, *end;
+} extent;
 
-/* Bytes [*begin, *end) from its first element to its last. */
-static void extent_of(const ls_operand *x, const char **begin, const char **end)
+/* Bytes from its first element to its last. */
+static extent extent_of(const ls_operand *x)
 {
     const int64_t bytes = (int64_t)ls_dtype_size(x->dtype);
-    *begin = *end = x->data;
-    if (!ls_view_numel(x)) return;
+    extent e = {x->data, x->data};
+    if (!ls_view_numel(x)) return e;
     for (int d = 0; d < x->ndim; d++) {
         const int64_t reach = (x->dim[d] - 1) * x->stride[d] * bytes;
-        if (reach < 0) *begin += reach;
-        else *end += reach;
+        if (reach < 0) e.begin += reach;
+        else e.end += reach;
     }
-    *end += bytes;
+    e.end += bytes;
+    return e;
 }
 
-static void count_inside(void *object, void *user)
+static bool is_within(const ls_tensor *other, extent e)
 {
-    const ls_tensor *other = object;
-    onlookers *all = user;
-    if (other->storage != all->t->storage) return;
-    const char *begin, *end, *other_begin, *other_end;
-    extent_of(&all->t->view, &begin, &end);
-    extent_of(&other->view, &other_begin, &other_end);
-    if (other_begin >= begin && other_end <= end) all->inside++;
+    const extent shown = extent_of(&other->view);
+    return shown.begin >= e.begin && shown.end <= e.end;
 }
 
-bool ls_moves_whole(const ls_tensor *t)
+bool ls_is_part(const ls_tensor *t)
 {
-    onlookers all = {.t = t};
-    if (t->storage->refs == 1) return true;
-    ls_ring_each(&t->run->tensors, count_inside, &all);
-    return all.inside == t->storage->refs;
-}
-
-static void follow(void *object, void *user)
-{
-    ls_tensor *other = object;
-    const onlookers *all = user;
-    if (other == all->t || other->storage != all->t->storage) return;
-    ls_operand view = other->view;
-    view.data = (char *)all->home->view.data + ((const char *)view.data - (const char *)all->t->view.data);
-    show(other, all->home->storage, view);
+    const extent e = extent_of(&t->view);
+    for (const ls_tensor *other = t->storage->handles; other; other = other->next_shown)
+        if (!is_within(other, e)) return true;
+    return false;
 }
 
 void ls_move(ls_tensor *t, const ls_tensor *home)
 {
-    onlookers all = {.t = t, .home = home};
+    const extent from = extent_of(&t->view);
+    const char *first = t->view.data;
     home->storage->version = t->storage->version; /* the tape still sees what was written since it saved one */
-    if (t->storage->refs > 1) ls_ring_each(&t->run->tensors, follow, &all);
+    for (ls_tensor *other = t->storage->handles, *next; other; other = next) {
+        next = other->next_shown;
+        if (other == t || !is_within(other, from)) continue;
+        ls_operand view = other->view;
+        view.data = (char *)home->view.data + ((const char *)view.data - first);
+        show(other, home->storage, view);
+    }
     ls_adopt(t, home);
 }
 

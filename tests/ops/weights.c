@@ -219,6 +219,50 @@ static void two_parameters_may_share_memory(void)
     }
 }
 
+/* Two optimisers have parameters with the same memory; neither momentum nor moments tell them where it is. */
+static void another_optimiser_may_move_it_away(void)
+{
+    for (int shared = 0; shared < 2; shared++) {
+        ls_tensor *w[] = {ls_set_requires_grad(ls_full(run, LS_F32, 0, 64), true),
+                          ls_set_requires_grad(ls_full(run, LS_F32, 0, 64), true)};
+        ls_tensor *other = ls_set_requires_grad(ls_detach(w[shared]), true);
+        ls_state *lists[] = {ls_state_new(run), ls_state_new(run)};
+        for (int i = 0; i < 2; i++) ls_state_add(lists[0], i ? "1" : "0", w[i]);
+        ls_state_add(lists[1], "other", other);
+        ls_optim *optims[] = {ls_sgd_new(run, NULL, .lr = 1, .parameters = lists[0]),
+                              ls_sgd_new(run, NULL, .lr = 1, .parameters = lists[1])};
+        for (int step = 1; step < 4; step++) {
+            ls_backward(run, ls_add(ls_sum(w[0]), ls_add(ls_sum(w[1]), ls_sum(other))));
+            for (int i = 0; i < 2; i++) CHECK(ls_step(optims[i]));
+            for (int i = 0; i < 2; i++) ls_zero_grad(optims[i]);
+            for (int i = 0; i < 2; i++)
+                CHECK_NEAR(ls_item(ls_mean(ls_detach(w[i]))), i == shared ? -2 * step : -step, 1e-6);
+        }
+    }
+}
+
+/* So do gradients, unless the program gave them their place. */
+static void a_gradient_is_followed_or_stays(void)
+{
+    for (int given = 0; given < 2; given++) {
+        ls_module *layer = ls_linear_new(run, 64, 64);
+        ls_tensor *w = ls_module_tensor(layer, "weight"), *flat = ls_zeros(run, LS_F32, 2 * 64 * 64);
+        if (given) ls_set_grad_memory(w, ls_reshape(ls_slice(flat, 0, 64 * 64, 2 * 64 * 64, 1), 64, 64));
+        ls_optim *sgd = ls_sgd_new(run, layer, .lr = 1e-3);
+        ls_tensor *gradient = NULL;
+        for (int step = 0; step < 3; step++) {
+            ls_backward(run, ls_mean(ls_square(ls_forward(layer, ls_ones(run, LS_F32, 2, 64)))));
+            if (!gradient) gradient = ls_detach(ls_grad(w));
+            CHECK(ls_step(sgd));
+            const double now = ls_item(ls_sum(ls_square(ls_detach(ls_grad(w)))));
+            CHECK(now > 0);
+            CHECK_NEAR(ls_item(ls_sum(ls_square(gradient))), now, 1e-6 * now);
+            if (given) CHECK_NEAR(ls_item(ls_sum(ls_square(flat))), now, 1e-6 * now);
+            ls_zero_grad(sgd);
+        }
+    }
+}
+
 /* Backward needs the weights that forward saw. */
 static void a_step_that_moves_is_a_write_for_the_tape(void)
 {
@@ -242,6 +286,8 @@ int main(int argc, char **argv)
     CHECK_RUN(a_view_stays_one_when_its_parameter_is_moved);
     CHECK_RUN(so_does_a_parameter_that_is_one_itself);
     CHECK_RUN(two_parameters_may_share_memory);
+    CHECK_RUN(another_optimiser_may_move_it_away);
+    CHECK_RUN(a_gradient_is_followed_or_stays);
     CHECK_RUN(a_step_that_moves_is_a_write_for_the_tape);
     CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
     ls_finish(run);

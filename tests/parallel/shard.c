@@ -242,6 +242,44 @@ static void train_between_hosts(ls_comm *comm, crew_result *result)
     ls_finish(run);
 }
 
+/* What else a process holds does not decide where its parameters are. */
+static void train_slices(ls_run *run)
+{
+    run->step->share.optimizer = now.shard;
+    const int rank = ls_rank(run);
+    ls_module *net = ls_module_new(run, "Net", NULL, NULL);
+    for (int i = 0; i < 2; i++) { /* slices of living tensors, another one in each process */
+        ls_tensor *w = ls_select(ls_full(run, LS_F32, i ? 0.5 : 1, 2, 40, 40), 0, 0);
+        ls_register_parameter(net, i ? "second" : "first", rank == i ? w : ls_clone(w));
+    }
+    ls_optim *sgd = ls_sgd_new(run, net, .lr = 1e-3);
+    ls_prepare(run, net, sgd);
+    for (int step = 0; step < 3; step++) {
+        ls_tensor *x = ls_full(run, LS_F32, 1 + rank, 4, 40);
+        for (int i = 0; i < 2; i++) x = ls_matmul(x, ls_module_tensor(net, i ? "second" : "first"));
+        ls_backward(run, ls_mean(x));
+        CHECK(ls_step(sgd));
+        ls_zero_grad(sgd);
+    }
+    CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
+    leave(run, net);
+}
+
+static void what_processes_hold_may_differ(void)
+{
+    for (int shard = 0; shard < 2; shard++) {
+        now = defaults((setup){.shard = shard});
+        team_run(2, train_slices);
+        for (int r = 0; r < 2; r++) {
+            CHECK(results[r].count == 2 * 40 * 40);
+            CHECK(memcmp(results[r].value, results[0].value, sizeof(float) * 2 * 40 * 40) == 0);
+            /* d first: 1.5 / 40 / 40 * 40 rows of x, times what `second` sums to */
+            CHECK_NEAR(results[r].value[0], 1 - 3 * 1e-3 * 1.5 * 0.5, 1e-5);
+            CHECK_NEAR(results[r].value[40 * 40], 0.5 - 3 * 1e-3 * 1.5, 1e-4);
+        }
+    }
+}
+
 static void hosts_shard_like_processes(void)
 {
     const char *layout = crew_layout;
@@ -456,6 +494,7 @@ int main(int argc, char **argv)
     CHECK_RUN(mixed_precision_and_loss_scaling);
     CHECK_RUN(frozen_and_unused_parameters);
     CHECK_RUN(several_passes_for_a_step);
+    CHECK_RUN(what_processes_hold_may_differ);
     CHECK_RUN(hosts_shard_like_processes);
     CHECK_RUN(devices_shard_like_the_host);
     CHECK_RUN(the_number_of_workers_makes_no_difference);

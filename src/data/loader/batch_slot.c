@@ -21,7 +21,7 @@ ls_tensor *ls_field_tensor(ls_run *run, const ls_field *field, ls_shape shape)
     if (!storage) return NULL;
     ls_tensor *t = ls_handle_new_owned(run);
     if (!t) return ls_storage_release(run, storage), NULL;
-    t->storage = storage;
+    ls_storage_show(storage, t);
     t->view.data = storage->block ? storage->block->address : NULL;
     t->view.dtype = field->dtype;
     ls_view_set_contiguous(&t->view, shape);
