@@ -1,5 +1,5 @@
 /* weights.c - weights that change between products, written through whatever handle: forms that devices keep of them
- * (packed, in half precision) are made anew. */
+ * (packed, in half precision) are made anew, and handles follow a parameter that a step moves. */
 #include <lockstep.h>
 #include <math.h>
 
