@@ -127,9 +127,11 @@ typedef struct ls_gemm_blocks {
     /* Where each task packs its part of B: rows of a block, bytes of one of them, and rows of a task that keeps sums of
      * all of them while k is cut; at most. Zeros: some 100, what a panel has, some 800. */
     int64_t own_rows, own_depth_bytes, own_task_rows;
-    int64_t strip;        /* columns of C finished together, roughly */
-    int64_t tasks;        /* per worker to aim for; columns are cut if rows give fewer */
-    int64_t shared_bytes; /* of B up to which all workers pack it together once, instead of each its own part */
+    int64_t strip; /* columns of C finished together, roughly */
+    int64_t tasks; /* per worker to aim for; columns are cut if rows give fewer */
+    /* Of B up to which all workers pack it together once, instead of each its own part; and of how many numbers C is at
+     * least: less is cut into tasks of few columns, each of which packs its rows of A again. */
+    int64_t shared_bytes, shared_size;
     int64_t stream_bytes; /* of C from which on it bypasses the caches; 0: never */
     /* The same of products of rows in place. Those of f32 wait for their stores, which a shared cache takes faster than
      * memory as long as it holds the result. */

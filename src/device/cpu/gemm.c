@@ -716,9 +716,10 @@ const void *ls_gemm_panels_of_b(ls_gemm_job *job, int64_t *stride)
 static bool packs_together(const ls_gemm_job *job)
 {
     bool one_b = job->batch == 1 || job->same_b;
+    const ls_gemm_blocks *blocks = blocks_of(job->kernel);
     int64_t bytes = job->n * job->k * (int64_t)ls_dtype_size(job->kernel->panel);
-    return one_b && !job->b.room && job->m > 2 * ROWS && bytes <= blocks_of(job->kernel)->shared_bytes &&
-           splits_of(job) == 1;
+    return one_b && !job->b.room && job->m > 2 * ROWS && job->m * job->n >= blocks->shared_size &&
+           bytes <= blocks->shared_bytes && splits_of(job) == 1;
 }
 
 /* ---- The job ----------------------------------------------------------------------------------------------------- */

@@ -1,6 +1,8 @@
 /* gemm_turn.h - panels filled with AVX-512, whole registers at a time where gemm_panels.inc transposes four by four
  * units: those of pairs of bf16 whose slices are 16 units deep, and those of f32 whose slices are four deep. The same
- * functions under the same names. */
+ * functions under the same names.
+ *
+ * A store to a line that is not in L1 takes ten cycles, unless that line is requested in time. */
 #ifndef LOCKSTEP_KERNELS_X86_GEMM_TURN_H
 #define LOCKSTEP_KERNELS_X86_GEMM_TURN_H
 
@@ -45,6 +47,13 @@ LS_TURN void turn_16(__m512i row[16])
     }
 }
 
+/* Store 64 bytes, and request those that will be stored `ahead` units later. */
+LS_TURN void put_line(void *to, int64_t ahead, __m512i units)
+{
+    __builtin_prefetch((const uint32_t *)to + ahead, 1);
+    _mm512_storeu_si512(to, units);
+}
+
 /* ---- pairs of bf16 ----------------------------------------------------------------------------------------------- */
 
 /* Units of 16 columns from `at` on: the numbers of two successive lines across k. */
@@ -67,23 +76,30 @@ LS_TURN void gather_32(const void *const *line, int step, int64_t at, __m512i *l
 
 LS_TURN void along_a_bf16(uint32_t *to, const void *const *line, int64_t k, int rows)
 {
-    for (int i = 0; i < rows; i++, to += 16) {
-        for (int64_t u = 0; u < k / 2; u += 16)
-            _mm512_storeu_si512(to + u * rows, _mm512_loadu_si512((const uint32_t *)line[i] + u));
-    }
+    for (int64_t u = 0; u < k / 2; u += 16)
+        for (int i = 0; i < rows; i++, to += 16)
+            put_line(to, rows * 16, _mm512_loadu_si512((const uint32_t *)line[i] + u));
+}
+
+/* Units from a slice of panel i of `count` to what is filled after it: that slice of the next panel, or the next slice
+ * of the first. */
+LS_TURN int64_t to_next_block(int64_t panel_stride, int64_t i, int64_t count, int width)
+{
+    return i + 1 < count ? panel_stride : width * 16 - i * panel_stride;
 }
 
 /* Panels of A are a multiple of 32 wide. */
 LS_TURN void across_a_bf16(uint32_t *to, int64_t panel_stride, const void *const *line, int64_t count, int rows)
 {
     for (int64_t at = 0; at < count * rows; at += rows, to += panel_stride / 2) {
+        const int64_t ahead = to_next_block(panel_stride / 2, at / rows, count, rows);
         for (int i = 0; i < rows; i += 32) {
             __m512i low[16], high[16];
             LS_TURN_EACH(s, 16) gather_32(line, s, at + i, &low[s], &high[s]);
             turn_16(low);
-            LS_TURN_EACH(j, 16) _mm512_storeu_si512(to + (i + j / 4 * 8 + j % 4) * 16, low[j]);
+            LS_TURN_EACH(j, 16) put_line(to + (i + j / 4 * 8 + j % 4) * 16, ahead, low[j]);
             turn_16(high);
-            LS_TURN_EACH(j, 16) _mm512_storeu_si512(to + (i + j / 4 * 8 + j % 4 + 4) * 16, high[j]);
+            LS_TURN_EACH(j, 16) put_line(to + (i + j / 4 * 8 + j % 4 + 4) * 16, ahead, high[j]);
         }
     }
 }
@@ -106,29 +122,23 @@ LS_TURN void across_b_bf16(uint32_t *to, int64_t panel_stride, const void *const
     const __m512i left = _mm512_set_epi64(11, 10, 3, 2, 9, 8, 1, 0);
     const __m512i right = _mm512_set_epi64(15, 14, 7, 6, 13, 12, 5, 4);
     for (int64_t at = 0; at < count * columns; at += columns, to += panel_stride / 2) {
+        const int64_t ahead = to_next_block(panel_stride / 2, at / columns, count, columns);
         if (columns == 16) {
-            LS_TURN_EACH(s, 16) _mm512_storeu_si512(to + s * 16, gather_16(line, s, at));
+            LS_TURN_EACH(s, 16) put_line(to + s * 16, ahead, gather_16(line, s, at));
         }
         for (int c = 0; c + 32 <= columns; c += 32) {
             LS_TURN_EACH(s, 16)
             {
                 __m512i low, high;
                 gather_32(line, s, at + c, &low, &high);
-                _mm512_storeu_si512(to + (c + s) * 16, _mm512_permutex2var_epi64(low, left, high));
-                _mm512_storeu_si512(to + (c + 16 + s) * 16, _mm512_permutex2var_epi64(low, right, high));
+                put_line(to + (c + s) * 16, ahead, _mm512_permutex2var_epi64(low, left, high));
+                put_line(to + (c + 16 + s) * 16, ahead, _mm512_permutex2var_epi64(low, right, high));
             }
         }
     }
 }
 
 /* ---- f32 --------------------------------------------------------------------------------------------------------- */
-
-/* Store 64 bytes, and request those that will be stored `ahead` units later. */
-LS_TURN void put_line(void *to, int64_t ahead, __m512i units)
-{
-    __builtin_prefetch((const uint32_t *)to + ahead, 1);
-    _mm512_storeu_si512(to, units);
-}
 
 /* Transpose 4 rows of 16 numbers: column[j] gets columns 4 j to 4 j + 3, one after the other. */
 LS_TURN void turn_4_by_16(const __m512 row[4], __m512 column[4])
