@@ -235,17 +235,4 @@ LS_TURN void along_b_f32(float *to, const void *const *line, int64_t k, int colu
         for (int c = 0; c < columns; c += 4) turn_4_by_4(line + c, u, to + u * columns + c / 16 * 64 + c % 16, 16);
 }
 
-/* Copies: numbers of a line across k are side by side in a panel, too. */
-LS_TURN void across_b_f32(float *to, int64_t panel_stride, const void *const *line, int64_t count, int columns)
-{
-    for (int64_t at = 0; at < count * columns; at += columns, to += panel_stride) {
-        for (int c = 0; c < columns; c += 16) {
-            LS_TURN_EACH(s, 4)
-            {
-                _mm512_storeu_ps(to + 4 * c + s * 16, _mm512_loadu_ps((const float *)line[s] + at + c));
-            }
-        }
-    }
-}
-
 #endif
