@@ -422,6 +422,41 @@ static void packed_weights(void)
     operand_free(&dx);
 }
 
+/* Some kernels pack B once for all workers where the result is large, and in each task where it is small: halves of a
+ * large result are the same numbers as the whole, whatever the number of workers. Three come first: what one has packed
+ * would stand in for what they leave out. */
+static void halves_are_like_the_whole(void)
+{
+    enum { M = 1100, N = 970, K = 1300, LEFT = 500 };
+    operand a = operand_coarse(LS_F32, LS_SHAPE(1, 1, M, K), transposed, 1);
+    operand b = operand_coarse(LS_F32, LS_SHAPE(1, 1, K, N), row_major, 1);
+    operand whole = operand_coarse(LS_F32, LS_SHAPE(1, 1, M, N), row_major, 1);
+    operand halves = operand_coarse(LS_F32, LS_SHAPE(1, 1, M, N), row_major, 1);
+    for (int64_t i = 0; i < M * K; i++) set_at(&a.view, i, sin((double)i)); /* sums that round */
+    ls_parallel_set_width(1);
+    for (int64_t column = 0, columns; column < N; column += columns) {
+        columns = column ? N - LEFT : LEFT;
+        ls_operand part_of_b = b.view, part = halves.view;
+        part_of_b.dim[3] = part.dim[3] = columns;
+        part_of_b.data = (float *)b.view.data + column;
+        part.data = (float *)halves.view.data + column;
+        ls_call call = matmul_call(&a.view, &part_of_b, &part, LS_F32);
+        run(&call);
+    }
+    for (int workers = 3; workers > 0; workers -= 2) {
+        ls_parallel_set_width(workers);
+        memset(whole.view.data, 0xff, M * N * sizeof(float));
+        check_matmul(&a.view, &b.view, &whole.view, LS_F32, false);
+        CHECK_MSG(memcmp(whole.view.data, halves.view.data, M * N * sizeof(float)) == 0, "unequal with %d workers",
+                  workers);
+    }
+    ls_parallel_set_width(0);
+    operand_free(&a);
+    operand_free(&b);
+    operand_free(&whole);
+    operand_free(&halves);
+}
+
 static long most_memory(void)
 {
     struct rusage used;
@@ -467,6 +502,7 @@ int main(int argc, char **argv)
     CHECK_RUN_ISAS(columns_of_each_worker);
     CHECK_RUN_ISAS(rows_that_meet_in_l1);
     CHECK_RUN_ISAS_SLOW(large_layers_round_the_same_way);
+    CHECK_RUN_ISAS_SLOW(halves_are_like_the_whole);
     CHECK_RUN_ISAS(packed_weights);
     CHECK_RUN_ISAS(packed_weights_of_a_part);
     return check_done();
