@@ -196,6 +196,9 @@ static int find_default_width(const char **source)
     uint64_t asked = ls_config_count(LS_SETTING_NUM_THREADS);
     if (asked) {
         *source = ls_config_source(LS_SETTING_NUM_THREADS);
+        if (asked > MAX_WIDTH)
+            LS_LOG_ONCE_OF_JOB(LS_LOG_WARN, "%s=%llu: a process has at most %d threads; %d are used", *source,
+                               (unsigned long long)asked, MAX_WIDTH, MAX_WIDTH);
         return asked < MAX_WIDTH ? (int)asked : MAX_WIDTH;
     }
     int processes = atomic_load(&share_processes), width = atomic_load(&share_cpus), quota = ls_cpus_quota("");

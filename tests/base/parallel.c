@@ -343,6 +343,9 @@ static void width_comes_from_environment_and_affinity(void)
 {
     char text[256];
     CHECK(WEXITSTATUS(run_captured("LOCKSTEP_NUM_THREADS=5", own_width, text, sizeof text)) == 5);
+    CHECK_TEXT(text, "");
+    run_captured("OMP_NUM_THREADS=5000", own_width, text, sizeof text);
+    CHECK_TEXT(text, "lockstep: warning: OMP_NUM_THREADS=5000: a process has at most 1024 threads; 1024 are used\n");
     CHECK(WEXITSTATUS(run_captured(NULL, width_on_one_cpu, text, sizeof text)) == 1);
 }
 
