@@ -34,8 +34,9 @@ static const struct alias {
 typedef struct value {
     char text[4096];
     uint64_t number;
-    const char *name; /* of the variable that set it; NULL: none did */
-    bool refused;     /* the environment has an invalid value */
+    const char *name;    /* of the variable that set it; NULL: none did */
+    bool refused;        /* the environment has an invalid value */
+    atomic_bool unknown; /* the same in the eyes of its reader; text is still that of the environment */
 } value;
 
 static value values[LS_SETTING_COUNT_OF];
@@ -86,6 +87,7 @@ static void read_environment(void)
     }
     for (int i = 0; i < LS_SETTING_COUNT_OF; i++) {
         value *v = &values[i];
+        atomic_store(&v->unknown, false);
         v->refused = v->name && !take(v, rows[i].kind, given_as(v->name), v->name == rows[i].name);
         if (!v->name || v->refused) take(v, rows[i].kind, rows[i].fallback, true);
     }
@@ -146,7 +148,8 @@ const ls_setting_row *ls_config_row(ls_setting setting)
 
 const char *ls_config_text(ls_setting setting)
 {
-    return value_of(setting)->text;
+    const value *v = value_of(setting);
+    return atomic_load(&v->unknown) ? rows[setting].fallback : v->text;
 }
 
 uint64_t ls_config_count(ls_setting setting)
@@ -154,10 +157,15 @@ uint64_t ls_config_count(ls_setting setting)
     return value_of(setting)->number;
 }
 
+void ls_config_refuse(ls_setting setting)
+{
+    atomic_store(&values[setting].unknown, true);
+}
+
 const char *ls_config_source(ls_setting setting)
 {
     const value *v = value_of(setting);
-    return v->refused ? NULL : v->name;
+    return v->refused || atomic_load(&v->unknown) ? NULL : v->name;
 }
 
 bool ls_config_switch(ls_setting setting)

@@ -100,6 +100,9 @@ const char *ls_config_text(ls_setting setting);
 uint64_t ls_config_count(ls_setting setting); /* of a COUNT */
 bool ls_config_switch(ls_setting setting);    /* of a SWITCH */
 
+/* The text of the environment means nothing to the reader of this setting, who has said so: the default is in force. */
+void ls_config_refuse(ls_setting setting);
+
 /* The variable that gave the value; NULL: it is the default. */
 const char *ls_config_source(ls_setting setting);
 

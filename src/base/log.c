@@ -41,6 +41,7 @@ static ls_log_level shown_or(ls_log_level fallback)
         if (!known) {
             LS_LOG_ONCE_OF_JOB(LS_LOG_WARN, "%s=%s is not one of error, warn, info, debug; using warn",
                                ls_config_row(LS_SETTING_LOG)->name, wanted);
+            ls_config_refuse(LS_SETTING_LOG);
         }
     }
     return level == UNSET ? fallback : (ls_log_level)level;

@@ -39,6 +39,7 @@ static ls_isa cap_in_environment(void)
     }
     ls_log_of_job(LS_LOG_WARN, "%s=%s is ignored: valid on this architecture are %s",
                   ls_config_row(LS_SETTING_ISA)->name, name, valid);
+    ls_config_refuse(LS_SETTING_ISA);
     return LS_ISA_COUNT - 1;
 }
 

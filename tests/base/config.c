@@ -21,6 +21,12 @@ static int aborts(void)
     return ls_config_switch(LS_SETTING_ABORT) ? 1 : 0;
 }
 
+static int says_level_is_set(void)
+{
+    ls_log_shows(LS_LOG_WARN);
+    return ls_config_source(LS_SETTING_LOG) || *ls_config_text(LS_SETTING_LOG);
+}
+
 static int logs_all(void)
 {
     ls_log_line(LS_LOG_ERROR, "e %d", 1);
@@ -92,6 +98,8 @@ static void levels_filter(void)
     CHECK_HAS(text, "lockstep: i j\nlockstep: debug: d\n");
     CHECK(code(run_captured("LOCKSTEP_LOG=loud", logs_all, text, sizeof text)) == 0);
     CHECK_HAS(text, "LOCKSTEP_LOG=loud is not one of error, warn, info, debug; using warn\n");
+    CHECK(code(run_captured("LOCKSTEP_LOG=loud", says_level_is_set, text, sizeof text)) == 0);
+    CHECK(code(run_captured("LOCKSTEP_LOG=info", says_level_is_set, text, sizeof text)) == 1);
     run_captured(NULL, logs_long, text, sizeof text);
     CHECK(strlen(text) < 2048 && text[strlen(text) - 1] == '\n');
 }

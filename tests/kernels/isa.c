@@ -2,6 +2,7 @@
 #include "kernels/kernels.h"
 
 #include "base/capture.h"
+#include "base/config.h"
 #include "check.h"
 
 static char text[1024];
@@ -12,6 +13,12 @@ static int report_isa(void)
     return ls_isa_in_use() == isa && ls_isa_usable(isa) ? (int)isa : 100; /* asked twice: reported once */
 }
 
+static int says_it_is_set(void)
+{
+    ls_isa_in_use();
+    return ls_config_source(LS_SETTING_ISA) || *ls_config_text(LS_SETTING_ISA);
+}
+
 static void the_environment_caps(void)
 {
     int best = WEXITSTATUS(run_captured(NULL, report_isa, text, sizeof text));
@@ -19,6 +26,8 @@ static void the_environment_caps(void)
     CHECK(WEXITSTATUS(run_captured("LOCKSTEP_ISA=ref", report_isa, text, sizeof text)) == LS_ISA_REF);
     CHECK_TEXT(text, "");
     CHECK(WEXITSTATUS(run_captured("LOCKSTEP_ISA=sse9", report_isa, text, sizeof text)) == best);
+    CHECK(WEXITSTATUS(run_captured("LOCKSTEP_ISA=ref", says_it_is_set, text, sizeof text)) == 1);
+    CHECK(WEXITSTATUS(run_captured("LOCKSTEP_ISA=sse9", says_it_is_set, text, sizeof text)) == 0);
 #if defined(__aarch64__)
     CHECK_TEXT(text, "lockstep: warning: LOCKSTEP_ISA=sse9 is ignored: valid on this architecture are ref, neon, "
                      "neon-bf16\n");
