@@ -45,6 +45,7 @@ static struct {
     atomic_bool led;   /* a thread leads the team right now */
     atomic_int wanted; /* width asked for; 0: the default */
     int width;         /* members that exist, the leader (member 0) included; 0: no team yet */
+    int asked;         /* the width it was gathered for: more, if the system has refused threads */
     int reserved;      /* the CPU left to the leader if the others are pinned; -1: none is pinned */
     bool crowded;      /* more members than CPUs, or other programs use them too */
     uint32_t pins;     /* ls_pin_changes() when CPUs were chosen */
@@ -135,13 +136,13 @@ static void stop_members(void)
     team.fn = NULL;
     for (int i = 1; i < team.width; i++) ring(&team.members[i].bell);
     for (int i = 1; i < team.width; i++) pthread_join(team.members[i].thread, NULL);
-    team.width = 0;
+    team.width = team.asked = 0;
 }
 
 /* Only the forking thread exists in the child; the threads of the team do not. */
 static void forget_team(void)
 {
-    team.width = 0;
+    team.width = team.asked = 0;
     atomic_store(&team.unfinished, 0);
     atomic_store(&team.led, false);
 }
@@ -174,6 +175,7 @@ static void gather(int width)
     if (!team.watches_forks) team.watches_forks = pthread_atfork(NULL, NULL, forget_team) == 0;
     if (team.width > 1) stop_members();
     choose_cpus(width);
+    team.asked = width;
     atomic_store(&team.arrived, 0);
     atomic_store(&team.phase, 0);
 
@@ -275,7 +277,7 @@ void ls_parallel(ls_spmd_fn *fn, void *arg, int max_workers)
         fn(arg, (ls_worker){0, 1});
         return;
     }
-    if (team.width != width || team.pins != ls_pin_changes()) gather(width);
+    if (team.asked != width || team.pins != ls_pin_changes()) gather(width);
     int workers = max_workers < team.width ? max_workers : team.width;
     if (workers > 1) call_team(fn, arg, workers);
     else fn(arg, (ls_worker){0, 1});

@@ -12,6 +12,10 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define MANY 64
@@ -349,6 +353,47 @@ static void width_comes_from_environment_and_affinity(void)
     CHECK(WEXITSTATUS(run_captured(NULL, width_on_one_cpu, text, sizeof text)) == 1);
 }
 
+static pid_t second; /* the thread of worker 1 */
+
+static void note_second(void *arg, ls_worker worker)
+{
+    if (worker.index == 1) second = gettid(), *(int *)arg = worker.width;
+}
+
+/* With room for the stacks of a few threads; 0: fewer than asked for have stayed the same from call to call. */
+static int second_of_few(void)
+{
+    char line[256];
+    long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (file && fgets(line, sizeof line, file)) pages = strtol(line, NULL, 10);
+    if (file) fclose(file);
+    pthread_attr_t usual;
+    size_t stack;
+    pthread_attr_init(&usual);
+    pthread_attr_getstacksize(&usual, &stack);
+    rlim_t most = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + 3 * stack + stack / 2;
+    if (setrlimit(RLIMIT_AS, &(struct rlimit){most, most}) != 0) return 1;
+    int width = 0;
+    pid_t first = 0;
+    for (int call = 0; call < 3; call++) {
+        ls_parallel(note_second, &width, MANY);
+        if (call == 0) first = second;
+        if (second != first || width < 2 || width >= MANY) return 2;
+    }
+    return 0;
+}
+
+static void threads_that_cannot_start_are_asked_for_once(void)
+{
+    char text[256];
+#if defined(LS_SANITIZE_ADDRESS) || defined(LS_SANITIZE_THREAD)
+    CHECK_SKIP("sanitizers need all of the address space");
+#endif
+    CHECK(WEXITSTATUS(run_captured("LOCKSTEP_NUM_THREADS=64", second_of_few, text, sizeof text)) == 0);
+    CHECK_MSG(strstr(text, "of 64 threads") && !strchr(strchr(text, '\n') + 1, '\n'), "%s", text);
+}
+
 static void *count_open_signals(void *user)
 {
     sigset_t blocked;
@@ -374,6 +419,7 @@ int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
     CHECK_RUN(width_comes_from_environment_and_affinity); /* first: found out once */
+    CHECK_RUN(threads_that_cannot_start_are_asked_for_once);
     CHECK_RUN(workers_are_pinned_apart);
     CHECK_RUN(every_worker_runs_once);
     CHECK_RUN(threads_of_the_library_get_no_signals);
