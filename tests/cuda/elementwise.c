@@ -142,13 +142,17 @@ static ls_tensor *drawn(ls_run *run, int v)
     case 6: return ls_dropout(ls_slice(ls_randn(run, dtype, 1003), 0, 1, 1003, 1), 0.5);
     case 7: return ls_dropout(ls_transpose(ls_randn(run, dtype, 65, 31), 0, 1), 0.25);
     case 8: return ls_dropout(ls_randn(run, dtype, 100), 1);
+    case 9: { /* beyond the largest number drawn: nothing is kept */
+        ls_tensor *ones = ls_ones(run, dtype, 1, 2, 40, 32);
+        return ls_ne_scalar(ls_attention(ones, ones, ones, .dropout = 0.99999995), 0);
+    }
     default: return ls_randperm(run, 1000 + v);
     }
 }
 
 static void a_seed_gives_the_numbers_of_the_cpu(void)
 {
-    same_bits(drawn, 4 * 9 + 1);
+    same_bits(drawn, 4 * 10 + 1);
 }
 
 /* Sums, differences, products and comparisons of one rounding each. */

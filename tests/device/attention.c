@@ -408,6 +408,29 @@ static void scores_may_be_large(void)
     ls_isa_cap(LS_ISA_COUNT - 1);
 }
 
+/* Products of such values with weights that are not divided by their sum yet exceed the range of numbers. */
+static void values_may_be_large(void)
+{
+    setup s = {1, 1, 1, 40, 33, 32, 32, LS_BF16, .mask = NO_MASK};
+    for (int isa = LS_ISA_COUNT - 1; isa >= 0; isa--)
+        for (double value = 1; value < 1e37 && ls_isa_usable((ls_isa)isa); value *= 1e4) {
+            tensors t;
+            ls_isa_cap((ls_isa)isa);
+            make_all(&t, &s);
+            for (size_t i = 0; i < t.numbers[V]; i++)
+                set_flat(&t.x[V], i, value * get(&t.x[V], 0, 0, (int64_t)i / 32, (int64_t)i % 32));
+            for (size_t i = 0; i < t.numbers[K]; i++)
+                set_flat(&t.x[K], i, i == 32 ? 90 : 0); /* scores of 27 with key 1 */
+            for (size_t i = 0; i < t.numbers[Q]; i++) set_flat(&t.x[Q], i, i % 32 == 0);
+            truth r = truth_of(&t, &s);
+            forward(&t, &s);
+            compare("o", &t.x[O], r.o, tolerance_of(s.dtype), &s);
+            drop_truth(&r);
+            drop_all(&t);
+        }
+    ls_isa_cap(LS_ISA_COUNT - 1);
+}
+
 /* Add `value` to all scores of query 3, and `beyond` to those of query 4 from key 10 on. */
 static void mask_two_queries(const tensors *t, const setup *s, double value, double beyond)
 {
@@ -460,6 +483,7 @@ static void dropout_draws_by_element(void)
     on_every_isa((setup){2, 2, 2, 40, 48, 32, 32, .dropout = 0.1});
     on_every_isa((setup){2, 2, 2, 17, 22, 8, 8, .dropout = 0.5});
     on_every_isa((setup){1, 3, 3, 9, 21, 8, 8, .dropout = 0.5});
+    on_every_isa((setup){1, 2, 2, 40, 48, 32, 32, .dropout = 0.99999995}); /* beyond the largest number drawn */
 }
 
 /* Everything beyond the end of a sequence is NaN here and must not be read; its results are 0. */
@@ -498,7 +522,9 @@ static void empty_tensors_are_fine(void)
 {
     check_setup((setup){0, 2, 2, 4, 4, 8, 8, .mask = NO_MASK});
     check_setup((setup){2, 2, 2, 0, 4, 8, 8, .mask = NO_MASK});
-    check_setup((setup){2, 2, 2, 4, 0, 8, 8, .mask = NO_MASK});
+    on_every_isa((setup){2, 2, 2, 4, 0, 8, 8, .mask = NO_MASK});
+    on_every_isa((setup){2, 2, 2, 300, 0, 32, 32, .mask = BOOL_KEYS}); /* memory is not zero before */
+    on_every_isa((setup){2, 2, 2, 4, 0, 8, 8, .mask = FLOAT_PER_HEAD});
     check_setup((setup){2, 2, 2, 4, 4, 8, 0, .mask = NO_MASK});
 }
 
@@ -666,6 +692,7 @@ int main(int argc, char **argv)
     CHECK_RUN(rows_are_read_in_place);
     CHECK_RUN(masks_hide_keys);
     CHECK_RUN(scores_may_be_large);
+    CHECK_RUN(values_may_be_large);
     CHECK_RUN(masks_of_large_numbers_are_no_trap);
     CHECK_RUN(causal_queries_see_the_past);
     CHECK_RUN(dropout_draws_by_element);

@@ -263,7 +263,8 @@ static attention_ends ends_of(const attention_job *job, attention_task *task)
 /* Limit a task to rows before the padding, and write the results of the others. False if no work is left. */
 static bool leave_out_padding(const attention_job *job, attention_task *task)
 {
-    if (!job->lengths && !job->mask) return true;
+    if (!task->problem.keys) task->problem.mask.data = NULL; /* results are those of no key, masked or not */
+    if (!job->lengths && !task->problem.mask.data) return true;
     ls_attention_part *part = &task->part;
     attention_ends end = ends_of(job, task);
     for (const attention_use *use = job->use; use < job->use + job->n_use; use++) {
@@ -357,6 +358,8 @@ static void start_job(attention_job *job, const ls_call *call, const ls_operand 
     job->key_heads = k->dim[1];
 
     double p = call->attrs.attention.dropout;
+    uint32_t below = ls_dropout_threshold(p); /* of 24 bits */
+    bool keeps = below >> 24 == 0;
     job->problem = (ls_attention_task){
         .queries = q->dim[2],
         .keys = k->dim[2],
@@ -365,8 +368,8 @@ static void start_job(attention_job *job, const ls_call *call, const ls_operand 
         .group = 1,
         .scale = call->attrs.attention.scale,
         .causal = call->attrs.attention.causal,
-        .drop_below = p < 1 ? ls_dropout_threshold(p) << 8 : UINT32_MAX,
-        .keep_scale = p < 1 ? 1 / (1 - p) : 0,
+        .drop_below = keeps ? below << 8 : UINT32_MAX,
+        .keep_scale = keeps ? 1 / (1 - p) : 0,
         .seed = call->attrs.attention.seed,
         .offset = call->attrs.attention.offset,
         .drawn_row = k->dim[2],
