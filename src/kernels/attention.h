@@ -106,4 +106,13 @@ static inline bool ls_attention_keeps(const ls_attention_task *problem, uint64_t
     return ls_philox(problem->seed, problem->offset + element / 4).lane[element % 4] >= problem->drop_below;
 }
 
+/* Where weights are powers of scores from which nothing was subtracted: have products of a query's weights with large
+ * values overflowed? Their sum is `total`; what cannot overflow with values of up to 2^112 is not looked at. */
+static inline bool ls_attention_overflows(float total, const float *row, int64_t n)
+{
+    float beyond = 0;
+    for (int64_t i = 0; total > 0x1p16f && i < n; i++) beyond += row[i] * 0; /* NaN, where a number is not finite */
+    return beyond != 0;
+}
+
 #endif
