@@ -15,11 +15,9 @@ static inline dropping dropping_of(double p, uint64_t seed, uint64_t offset)
 {
     dropping d = {philox_keys_of(seed), offset, 0, 1};
     if (p <= 0) return d;
-    double scaled = p * 16777216.0; /* 24 bits decide */
-    uint32_t bound = (uint32_t)scaled;
-    bound += scaled > bound;
-    bool keeps = bound >> 24 == 0;
-    d.below = keeps ? bound << 8 : UINT32_MAX;
+    uint32_t below = philox_threshold(p); /* of 24 bits */
+    bool keeps = below >> 24 == 0;
+    d.below = keeps ? below << 8 : UINT32_MAX;
     d.scale = keeps ? 1 / (1 - p) : 0;
     return d;
 }
