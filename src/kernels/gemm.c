@@ -29,7 +29,7 @@ typedef struct packing {
     const ls_gemm_kernel *kernel;
     const ls_gemm_side *side;
     const ls_gemm_lines *source;
-    int64_t from_bytes, bytes; /* of a number: in the source, in the panels */
+    int64_t from_bytes, bytes, packed; /* of a number: in the source, in lines of the panels' type, in panels */
     bool same_type;
 } packing;
 
@@ -85,7 +85,7 @@ static void pack_along(const packing *p, char *panels, int64_t panel_stride, int
     const void *line[LS_GEMM_MAX_WIDTH];
     int64_t width = p->side->width, kr = p->kernel->kr, count;
     int64_t ahead = larger(2, LS_GEMM_AHEAD / (smaller(k, CHUNK) * p->from_bytes * width)) * width;
-    for (int64_t row = 0; row < rows; row += width, panels += panel_stride * p->bytes) {
+    for (int64_t row = 0; row < rows; row += width, panels += panel_stride * p->packed) {
         int64_t there = smaller(rows - row, width),
                 soon = smaller(larger(rows + p->source->more - row - ahead, 0), width);
         for (int64_t i = there; i < width; i++) line[i] = zeros;
@@ -97,7 +97,7 @@ static void pack_along(const packing *p, char *panels, int64_t panel_stride, int
             for (int64_t i = 0; i < there; i++)
                 line[i] = line_part(p, row + i, at, valid, in_place, buffer + i * CHUNK * p->bytes);
             clear_rest(p, buffer, there, valid, count);
-            p->side->along(panels + at * width * p->bytes, line, count);
+            p->side->along(panels + at * width * p->packed, line, count);
         }
     }
 }
@@ -109,7 +109,7 @@ static void pack_across(const packing *p, char *panels, int64_t panel_stride, in
     const void *line[LS_GEMM_MAX_KR];
     int64_t width = p->side->width, kr = p->kernel->kr, step = larger(STRIP / width, 1), count;
     if (p->same_type && width * kr * p->bytes >= LONG_SLICE) step = (int64_t)sizeof zeros / (width * p->bytes);
-    for (int64_t row = 0; row < rows; row += count * width, panels += count * panel_stride * p->bytes) {
+    for (int64_t row = 0; row < rows; row += count * width, panels += count * panel_stride * p->packed) {
         count = rows - row < width ? 1 : smaller((rows - row) / width, step);
         int64_t numbers = count * width, valid = smaller(rows - row, numbers);
         int64_t ahead = larger(2, LS_GEMM_AHEAD / (valid * p->from_bytes * kr)) * kr;
@@ -121,7 +121,7 @@ static void pack_across(const packing *p, char *panels, int64_t panel_stride, in
             for (int64_t j = 0; j < there; j++)
                 line[j] = line_part(p, at + j, row, valid, in_place, buffer + j * CHUNK * p->bytes);
             for (int64_t j = there; j < kr; j++) line[j] = zeros;
-            p->side->across(panels + at * width * p->bytes, panel_stride, line, count);
+            p->side->across(panels + at * width * p->packed, panel_stride, line, count);
         }
     }
 }
@@ -134,6 +134,7 @@ void ls_gemm_pack(const ls_gemm_kernel *kernel, const ls_gemm_side *side, void *
                  source,
                  (int64_t)ls_dtype_size(source->dtype),
                  (int64_t)ls_dtype_size(kernel->panel),
+                 ls_gemm_packed_bytes(kernel),
                  source->dtype == kernel->panel};
     (source->across ? pack_across : pack_along)(&p, panels, panel_stride, rows, k);
 }
@@ -147,7 +148,7 @@ void ls_gemm_run_column(const ls_gemm_kernel *kernel, const ls_gemm_column *c)
         return;
     }
     int64_t mr = kernel->a.width, nr = kernel->b.width;
-    int64_t sums = kernel->panel == LS_F64 ? 8 : 4, bytes = kernel->panel == LS_BF16 ? 2 : sums; /* half: only bf16 */
+    int64_t sums = kernel->panel == LS_F64 ? 8 : 4, bytes = ls_gemm_packed_bytes(kernel);
     int64_t a_step = c->a_stride * bytes, b_step = c->b_stride * bytes;
     int64_t to_step = (!c->ldc ? mr * nr : c->b_stride ? nr : mr * c->ldc) * sums;
     int64_t from_step = mr * nr * sums, lines = c->ahead.lines ? (c->ahead.lines + c->count - 1) / c->count : 0;
@@ -184,7 +185,8 @@ static const ls_family_field fields[] = {LS_FAMILY_FIELD(ls_gemm_table, f32),
                                          LS_FAMILY_FIELD(ls_gemm_table, moments_f32),
                                          LS_FAMILY_FIELD(ls_gemm_table, channelwise_f32),
                                          LS_FAMILY_FIELD(ls_gemm_table, channelwise_f64),
-                                         LS_FAMILY_FIELD(ls_gemm_table, points_f32)};
+                                         LS_FAMILY_FIELD(ls_gemm_table, points_f32),
+                                         LS_FAMILY_FIELD(ls_gemm_table, large_f32)};
 ls_family ls_family_gemm = {
     .name = "gemm",
     .fields = fields,

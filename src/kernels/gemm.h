@@ -93,12 +93,12 @@ typedef struct ls_gemm_column {
     const void *from; /* partial tiles to continue from, one after the other; NULL: start from zero */
     void *to;         /* rows of the column, ldc elements apart; or with ldc == 0 partial tiles, one after the other */
     int64_t ldc;
-    /* For column_bf16, of tiles one below the other: */
+    /* For column_out, of tiles one below the other: */
     bool stream; /* not read again soon: may bypass the caches. Addresses of rows are then multiples of 64 bytes */
     /* Only where the kernel has column_finishes: */
     const float *bias;        /* of the columns, or NULL */
     ls_activation activation; /* none, ReLU or GELU */
-    uint16_t *pre;            /* rows of the input of the activation, pre_stride elements apart, or NULL */
+    void *pre; /* rows of the input of the activation, of the type of the result, pre_stride elements apart, or NULL */
     int64_t pre_stride;
     ls_gemm_ahead ahead;
 } ls_gemm_column;
@@ -145,8 +145,12 @@ typedef struct ls_gemm_blocks {
 
 typedef struct ls_gemm_kernel {
     const char *name;
-    ls_dtype panel; /* number type of packed panels: LS_F32, LS_BF16 or LS_F64 */
+    ls_dtype panel; /* number type that panels are packed from: LS_F32, LS_BF16 or LS_F64 */
+    int packed;     /* bytes of a number in a panel, where that is not the size of its type; 0 */
     int kr;
+    /* (optional) The most k of a call, a multiple of kr: deeper products are sums of parts that begin at multiples of
+     * it, whatever the blocks, so that sums always round the same way. */
+    int most_k;
     ls_gemm_side a, b;
     /* Convert n elements of any floating type to the type of the panels. */
     void (*convert)(void *to, const void *from, ls_dtype from_dtype, int64_t n);
@@ -172,9 +176,10 @@ typedef struct ls_gemm_kernel {
     /* (optional) The same with tiles of in_place_run rows. */
     void (*in_place_few)(int64_t count, const ls_gemm_rows *a, const ls_gemm_panels *b, const ls_gemm_targets *to);
 
-    /* (optional) Columns of tiles: sums as in `tile`, and rounded to bf16. */
-    ls_gemm_column_fn *column, *column_bf16;
-    bool column_finishes;         /* column_bf16 can do more with sums than round them */
+    /* (optional) Columns of tiles: sums as in `tile`, and results of type `out`: bf16, rounded from them, or f32. */
+    ls_gemm_column_fn *column, *column_out;
+    ls_dtype out;
+    bool column_finishes;         /* column_out can do more with sums than round them */
     const ls_gemm_blocks *blocks; /* NULL: defaults that suit most CPUs */
     /* (optional) Called around every run of tiles on a thread: acquire and release CPU state (AMX tiles). */
     void (*begin)(void);
@@ -250,6 +255,8 @@ typedef struct ls_gemm_table {
     ls_gemm_moments_fn *moments_f32;
     ls_gemm_channelwise_fn *channelwise_f32, *channelwise_f64;
     const ls_gemm_over_points *points_f32; /* NULL: packing is as fast */
+    /* (optional) Products of f32 whose factors are both packed, where they are large: takes longer to pack. */
+    const ls_gemm_kernel *large_f32;
 } ls_gemm_table;
 
 extern const ls_gemm_table ls_gemm_ref, ls_gemm_neon, ls_gemm_neon_bf16;
@@ -261,6 +268,12 @@ extern const ls_gemm_table ls_gemm_avx2, ls_gemm_avx512, ls_gemm_avx512_bf16, ls
 const ls_gemm_table *ls_gemm(void);
 /* Its kernels for products computed in `compute`. */
 const ls_gemm_kernel *const *ls_gemm_kernels(ls_dtype compute);
+
+/* Bytes of a number in a panel. */
+static inline int64_t ls_gemm_packed_bytes(const ls_gemm_kernel *kernel)
+{
+    return kernel->packed ? kernel->packed : (int64_t)ls_dtype_size(kernel->panel);
+}
 
 static inline int64_t ls_gemm_round_up(int64_t n, int64_t unit)
 {

@@ -21,7 +21,144 @@ static void products(void)
         for (int shape = 0; shape < LS_GEMM_SHAPES; shape++)
             if (ls_gemm_kernels(compute)[shape]) check_kernel(ls_gemm_kernels(compute)[shape]);
     }
+    if (ls_gemm()->large_f32) check_kernel(ls_gemm()->large_f32);
 }
+
+/* ---- f32 as three parts ------------------------------------------------------------------------------------------ */
+
+enum { SIDE = 40, DEPTH = 250 }; /* more than one tile, and more than one call */
+
+/* c [SIDE,SIDE] = a [SIDE,DEPTH] b [DEPTH,SIDE], by panels. */
+static void multiply(const ls_gemm_kernel *kernel, const float *a, const float *b, float *c)
+{
+    int64_t width = kernel->a.width, k = ls_gemm_round_up(DEPTH, kernel->kr), bytes = ls_gemm_packed_bytes(kernel);
+    int64_t panels = (SIDE + width - 1) / width;
+    size_t size = ((size_t)(panels * width * k * bytes) + 63) & ~(size_t)63;
+    char *pa = aligned_alloc(64, size), *pb = aligned_alloc(64, size);
+    const void *rows[SIDE], *steps[DEPTH];
+    float *tile = calloc((size_t)(width * width), sizeof *tile);
+    for (int i = 0; i < SIDE; i++) rows[i] = a + i * DEPTH;
+    for (int i = 0; i < DEPTH; i++) steps[i] = b + i * SIDE;
+    ls_gemm_lines from_a = {.line = rows, .dtype = LS_F32}, from_b = {.line = steps, .dtype = LS_F32, .across = true};
+    ls_gemm_pack(kernel, &kernel->a, pa, width * k, &from_a, SIDE, DEPTH);
+    ls_gemm_pack(kernel, &kernel->b, pb, width * k, &from_b, SIDE, DEPTH);
+    if (kernel->begin) kernel->begin();
+    for (int64_t i = 0; i < SIDE; i += width) {
+        for (int64_t j = 0; j < SIDE; j += width) {
+            whole_tile(kernel, k, pa + i * k * bytes, pb + j * k * bytes, tile, width);
+            for (int64_t m = 0; m < width && i + m < SIDE; m++)
+                for (int64_t n = 0; n < width && j + n < SIDE; n++) c[(i + m) * SIDE + j + n] = tile[m * width + n];
+        }
+    }
+    if (kernel->end) kernel->end();
+    free(pa);
+    free(pb);
+    free(tile);
+}
+
+/* A number whose 24 bits all count. */
+static float dense_number(void)
+{
+    random_state = random_state * 1664525u + 1013904223u;
+    return ((float)(random_state >> 8) + 0.5f) / (float)(1 << 23) - 1;
+}
+
+static float a[SIDE * DEPTH], b[DEPTH * SIDE], result[SIDE * SIDE], others[SIDE * SIDE];
+
+static void fill_factors(void)
+{
+    for (int i = 0; i < SIDE * DEPTH; i++) a[i] = dense_number(), b[i] = dense_number();
+}
+
+/* The sum of products in double, and that of their magnitudes. */
+static double true_sum(int row, int column, double *size)
+{
+    double sum = *size = 0;
+    for (int k = 0; k < DEPTH; k++) {
+        double term = (double)a[row * DEPTH + k] * b[k * SIDE + column];
+        sum += term;
+        *size += fabs(term);
+    }
+    return sum;
+}
+
+/* No bit of a factor is lost: on the whole, sums of parts are nearer to the truth than sums of products of f32. */
+static void parts_are_exact(void)
+{
+    const ls_gemm_kernel *kernel = ls_gemm()->large_f32;
+    double of_parts = 0, of_products = 0, size;
+    if (!kernel) return;
+    fill_factors();
+    multiply(kernel, a, b, result);
+    for (int i = 0; i < SIDE; i++) {
+        for (int j = 0; j < SIDE; j++) {
+            double want = true_sum(i, j, &size), part_error = (result[i * SIDE + j] - want) / size;
+            float chain = 0;
+            for (int k = 0; k < DEPTH; k++) chain = fmaf(a[i * DEPTH + k], b[k * SIDE + j], chain);
+            CHECK(fabs(part_error) < 1.2e-7);
+            of_parts += part_error * part_error;
+            of_products += (chain - want) * (chain - want) / (size * size);
+        }
+    }
+    CHECK_MSG(of_parts < of_products, "error %g, of products %g", sqrt(of_parts), sqrt(of_products));
+}
+
+/* Every number there is, in either factor: results are those of f32, and others stay the same to the bit. */
+static void special_numbers(void)
+{
+    static const float special[] = {NAN,      INFINITY,  -INFINITY, 0,          -0.0f,     1e-45f,    -3e-42f,
+                                    1.2e-38f, 1e-30f,    0x1p-90f,  0x1.fp-91f, 0x1p-126f, 3e38f,     -1e30f,
+                                    0x1p17f,  131071.9f, -0x1p17f,  1e10f,      6e4f,      0x1.8p-80f};
+    const ls_gemm_kernel *kernel = ls_gemm()->large_f32;
+    if (!kernel) return;
+    for (size_t s = 0; s < sizeof special / sizeof *special; s++) {
+        for (int place = 0; place < 6; place++) {
+            int row = place * 7 + 1, k = place * 49, column = 38 - place * 7;
+            double size;
+            fill_factors();
+            if (place & 1)
+                for (int i = 0; i < SIDE; i++) a[i * DEPTH + k] *= 1e-36f; /* beside numbers as small */
+            multiply(kernel, a, b, others);
+            if (place & 2) a[row * DEPTH + k] = special[s];
+            else b[k * SIDE + column] = special[s];
+            multiply(kernel, a, b, result);
+            for (int i = 0; i < SIDE; i++) {
+                for (int j = 0; j < SIDE; j++) {
+                    double got = result[i * SIDE + j], want = true_sum(i, j, &size);
+                    if (place & 2 ? i != row : j != column)
+                        CHECK_MSG(got == others[i * SIDE + j], "%g beside %g in place %d", got, special[s], place);
+                    if (isfinite(want))
+                        CHECK_MSG(fabs(got - want) <= 2e-6 * size, "with %g in place %d: %g, not %g", special[s], place,
+                                  got, want);
+                    else CHECK_MSG(isnan(want) ? isnan(got) : got == want, "%g, not %g", got, want);
+                }
+            }
+        }
+    }
+}
+
+/* Numbers of any size, all of them alike: none is too small for its last bit. */
+static void sizes_of_all_kinds(void)
+{
+    const ls_gemm_kernel *kernel = ls_gemm()->large_f32;
+    if (!kernel) return;
+    for (int power = -140; power <= 120; power += 4) {
+        for (int other = -140; other <= 120; other += 20) {
+            double size;
+            if (power + other > 115) continue;
+            fill_factors();
+            for (int i = 0; i < SIDE * DEPTH; i++) a[i] = ldexpf(a[i], power), b[i] = ldexpf(b[i], other);
+            multiply(kernel, a, b, result);
+            for (int i = 0; i < SIDE * SIDE; i += 13) {
+                double want = true_sum(i / SIDE, i % SIDE, &size);
+                CHECK_MSG(fabs(result[i] - want) <= 3e-7 * size + DEPTH * 0x1p-149, "2^%d times 2^%d: %g, not %g",
+                          power, other, result[i], want);
+            }
+        }
+    }
+}
+
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
 
 static double activated(ls_activation activation, double x)
 {
@@ -120,6 +257,9 @@ int main(int argc, char **argv)
         if (!ls_isa_usable((ls_isa)isa)) continue;
         ls_isa_cap((ls_isa)isa);
         CHECK_RUN(products);
+        CHECK_RUN(parts_are_exact);
+        CHECK_RUN(special_numbers);
+        CHECK_RUN(sizes_of_all_kinds);
         CHECK_RUN(finished_rows);
         CHECK_RUN(channelwise_products);
         CHECK_RUN(rows_in_place);

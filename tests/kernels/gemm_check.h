@@ -77,12 +77,31 @@ static void operand_free(operand *o)
     free(o->value);
 }
 
+/* Where k of a product may be cut in two: 0 if nowhere. */
+static int64_t middle_of(const ls_gemm_kernel *kernel, int64_t k)
+{
+    int64_t most = kernel->most_k;
+    return most ? (k > most ? most : 0) : k / kernel->kr / 2 * kernel->kr;
+}
+
+/* A tile over all of k, in as many calls as the kernel wants. */
+static void whole_tile(const ls_gemm_kernel *kernel, int64_t k, const char *a, const char *b, void *to, int64_t ldc)
+{
+    _Alignas(64) char partial[LS_GEMM_MAX_WIDTH * LS_GEMM_MAX_WIDTH * 8];
+    int64_t bytes = ls_gemm_packed_bytes(kernel), step = kernel->most_k ? kernel->most_k : k;
+    for (int64_t at = 0; at < k; at += step) {
+        bool last = at + step >= k;
+        kernel->tile(last ? k - at : step, a + at * kernel->a.width * bytes, b + at * kernel->b.width * bytes,
+                     at ? partial : NULL, last ? to : partial, last ? ldc : 0);
+    }
+}
+
 /* All tiles of C = A B with panels packed in two parts of k, multiplied in two runs. */
 static void check_product(const ls_gemm_kernel *kernel, const operand *a, const operand *b)
 {
-    int64_t k = ls_gemm_round_up(a->k, kernel->kr), mr = kernel->a.width, nr = kernel->b.width, unit = kernel->kr;
-    int64_t panels_a = (a->rows + mr - 1) / mr, panels_b = (b->rows + nr - 1) / nr, split = k / unit / 2 * unit;
-    size_t bytes = ls_dtype_size(kernel->panel), sum_bytes = kernel->panel == LS_F64 ? 8 : 4;
+    int64_t k = ls_gemm_round_up(a->k, kernel->kr), mr = kernel->a.width, nr = kernel->b.width;
+    int64_t panels_a = (a->rows + mr - 1) / mr, panels_b = (b->rows + nr - 1) / nr, split = middle_of(kernel, k);
+    size_t bytes = (size_t)ls_gemm_packed_bytes(kernel), sum_bytes = kernel->panel == LS_F64 ? 8 : 4;
     void *pa = aligned_alloc(64, ((size_t)(panels_a * mr * k) * bytes + 63) & ~(size_t)63);
     void *pb = aligned_alloc(64, ((size_t)(panels_b * nr * k) * bytes + 63) & ~(size_t)63);
     void *partial = aligned_alloc(64, LS_GEMM_MAX_WIDTH * LS_GEMM_MAX_WIDTH * 8);
@@ -123,42 +142,49 @@ static void check_product(const ls_gemm_kernel *kernel, const operand *a, const 
 static void check_column(const ls_gemm_kernel *kernel, const operand *a, const operand *b)
 {
     int64_t k = ls_gemm_round_up(a->k, kernel->kr), mr = kernel->a.width, nr = kernel->b.width;
-    int64_t panels = (a->rows + mr - 1) / mr, split = k / kernel->kr / 2 * kernel->kr;
-    size_t bytes = ls_dtype_size(kernel->panel), sum = kernel->panel == LS_F64 ? sizeof(double) : sizeof(float);
+    int64_t panels = (a->rows + mr - 1) / mr, split = middle_of(kernel, k);
+    size_t bytes = (size_t)ls_gemm_packed_bytes(kernel), sum = kernel->panel == LS_F64 ? sizeof(double) : sizeof(float);
     size_t rows = (size_t)(panels * mr), sums = rows * (size_t)nr;
     char *pa = aligned_alloc(64, (rows * (size_t)k * bytes + 63) & ~(size_t)63);
     char *pb = aligned_alloc(64, ((size_t)(ls_gemm_round_up(b->rows, nr) * k) * bytes + 63) & ~(size_t)63);
     char *partial = aligned_alloc(64, (sums * sum + 63) & ~(size_t)63);
     char *want = calloc(sums, sum), *got = calloc(rows * (size_t)(nr + 3), sum);
     float *bias = calloc((size_t)nr, sizeof *bias);
-    ls_bf16 *half = aligned_alloc(64, (rows * (size_t)(nr + 32) * sizeof *half + 63) & ~(size_t)63);
+    size_t results = (rows * (size_t)(nr + 32) * sizeof(float) + 63) & ~(size_t)63;
+    void *out = aligned_alloc(64, results), *pre = aligned_alloc(64, results);
     ls_gemm_pack(kernel, &kernel->a, pa, mr * k, &a->source, a->rows, a->k);
     ls_gemm_pack(kernel, &kernel->b, pb, nr * k, &b->source, b->rows, b->k);
     for (int64_t j = 0; j < nr; j++) bias[j] = (float)random_number();
     if (kernel->begin) kernel->begin();
     for (int64_t i = 0; i < panels; i++)
-        kernel->tile(k, pa + (size_t)(i * mr * k) * bytes, pb, NULL, want + (size_t)(i * mr * nr) * sum, nr);
+        whole_tile(kernel, k, pa + (size_t)(i * mr * k) * bytes, pb, want + (size_t)(i * mr * nr) * sum, nr);
     for (int variant = 0; variant < 8; variant++) {
-        bool whole = variant & 1, biased = variant & 2 && kernel->column_finishes, stream = variant & 4;
+        bool whole = variant & 1 || !split, biased = variant & 2 && kernel->column_finishes, stream = variant & 4;
         size_t skip = whole ? 0 : (size_t)split * bytes;
         ls_gemm_column c = {.count = panels, .k = split, .a = pa, .a_stride = mr * k, .b = pb, .to = partial};
+        if (whole && kernel->most_k && k > kernel->most_k) continue;
         if (split) ls_gemm_run_column(kernel, &c);
         c.k = whole ? k : k - split;
         c.a = pa + skip * (size_t)mr;
         c.b = pb + skip * (size_t)nr;
-        c.from = whole || !split ? NULL : partial;
+        c.from = whole ? NULL : partial;
         c.ahead = (ls_gemm_ahead){pb, variant};
         c.to = got, c.ldc = nr + 3;
         ls_gemm_run_column(kernel, &c);
         for (size_t i = 0; i < rows; i++)
             CHECK(memcmp(got + i * (size_t)(nr + 3) * sum, want + i * (size_t)nr * sum, (size_t)nr * sum) == 0);
-        if (kernel->column_bf16) {
-            c.to = half, c.ldc = stream ? nr + 32 : nr + 3;
-            c.bias = biased ? bias : NULL, c.stream = stream && (nr + 32) % 32 == 0;
-            kernel->column_bf16(&c);
-            for (int64_t i = 0; i < (int64_t)sums; i++)
-                CHECK(half[i / nr * c.ldc + i % nr] ==
-                      ls_bf16_from_f32(((float *)want)[i] + (biased ? bias[i % nr] : 0)));
+        if (!kernel->column_out) continue;
+        c.to = out, c.ldc = stream ? nr + 32 : nr + 3;
+        c.bias = biased ? bias : NULL, c.stream = stream && (nr + 32) % 32 == 0;
+        c.activation = biased ? LS_ACT_RELU : LS_ACT_NONE;
+        c.pre = biased ? pre : NULL, c.pre_stride = c.ldc;
+        kernel->column_out(&c);
+        for (int64_t i = 0; i < (int64_t)sums; i++) {
+            int64_t at = i / nr * c.ldc + i % nr;
+            float x = ((float *)want)[i] + (biased ? bias[i % nr] : 0), y = biased && !(x > 0) ? 0 : x;
+            CHECK(load(out, kernel->out, at) == (kernel->out == LS_F32 ? y : ls_bf16_to_f32(ls_bf16_from_f32(y))));
+            if (biased)
+                CHECK(load(pre, kernel->out, at) == (kernel->out == LS_F32 ? x : ls_bf16_to_f32(ls_bf16_from_f32(x))));
         }
     }
     if (kernel->end) kernel->end();
@@ -168,15 +194,16 @@ static void check_column(const ls_gemm_kernel *kernel, const operand *a, const o
     free(bias);
     free(want);
     free(got);
-    free(half);
+    free(out);
+    free(pre);
 }
 
 /* Tiles side by side, of one panel of A, are those of columns one panel wide; also sums that continue. */
 static void check_row_of_tiles(const ls_gemm_kernel *kernel, const operand *a, const operand *b)
 {
     int64_t k = ls_gemm_round_up(a->k, kernel->kr), mr = kernel->a.width, nr = kernel->b.width;
-    int64_t panels = (b->rows + nr - 1) / nr, split = k / kernel->kr / 2 * kernel->kr, ld = panels * nr + 3;
-    size_t bytes = ls_dtype_size(kernel->panel), sum = kernel->panel == LS_F64 ? sizeof(double) : sizeof(float);
+    int64_t panels = (b->rows + nr - 1) / nr, split = middle_of(kernel, k), ld = panels * nr + 3;
+    size_t bytes = (size_t)ls_gemm_packed_bytes(kernel), sum = kernel->panel == LS_F64 ? sizeof(double) : sizeof(float);
     size_t sums = (size_t)(mr * panels * nr) * sum;
     char *pa = aligned_alloc(64, ((size_t)(ls_gemm_round_up(a->rows, mr) * k) * bytes + 63) & ~(size_t)63);
     char *pb = aligned_alloc(64, ((size_t)(panels * nr * k) * bytes + 63) & ~(size_t)63);
@@ -186,7 +213,7 @@ static void check_row_of_tiles(const ls_gemm_kernel *kernel, const operand *a, c
     ls_gemm_pack(kernel, &kernel->b, pb, nr * k, &b->source, b->rows, b->k);
     if (kernel->begin) kernel->begin();
     for (int64_t i = 0; i < panels; i++)
-        kernel->tile(k, pa, pb + (size_t)(i * nr * k) * bytes, NULL, want + (size_t)(i * nr) * sum, panels * nr);
+        whole_tile(kernel, k, pa, pb + (size_t)(i * nr * k) * bytes, want + (size_t)(i * nr) * sum, panels * nr);
     ls_gemm_column c = {.count = panels, .k = split, .a = pa, .b = pb, .b_stride = nr * k, .to = partial};
     if (split) ls_gemm_run_column(kernel, &c);
     c.k = k - split;
@@ -213,8 +240,8 @@ static void check_halves(const ls_gemm_kernel *kernel, const operand *a, const o
     enum { TILES = 3 };
     int64_t k = ls_gemm_round_up(a->k, kernel->kr), mr = kernel->a.width, nr = kernel->b.width;
     int64_t half = kernel->half_b.width, stride = (k + TILES * kernel->kr) * half;
-    int64_t split = k / kernel->kr / 2 * kernel->kr;
-    size_t bytes = ls_dtype_size(kernel->panel), sum = kernel->panel == LS_F64 ? sizeof(double) : sizeof(float);
+    int64_t split = middle_of(kernel, k);
+    size_t bytes = (size_t)ls_gemm_packed_bytes(kernel), sum = kernel->panel == LS_F64 ? sizeof(double) : sizeof(float);
     size_t tile = (size_t)(mr * nr) * sum, beyond = (size_t)(nr * stride) * bytes;
     char *pa = aligned_alloc(64, ((size_t)(ls_gemm_round_up(a->rows, mr) * k) * bytes + 63) & ~(size_t)63);
     char *pb = aligned_alloc(64, ((size_t)(ls_gemm_round_up(b->rows, nr) * k) * bytes + 63) & ~(size_t)63);
@@ -253,8 +280,8 @@ static void check_halves(const ls_gemm_kernel *kernel, const operand *a, const o
 
 static void check_kernel(const ls_gemm_kernel *kernel)
 {
-    static const int64_t sizes[][3] = {{1, 1, 1},    {3, 5, 2},     {12, 8, 8},    {8, 12, 16},
-                                       {25, 37, 19}, {9, 130, 300}, {101, 7, 129}, {33, 600, 35}};
+    static const int64_t sizes[][3] = {{1, 1, 1},     {3, 5, 2},     {12, 8, 8},    {8, 12, 16},  {25, 37, 19},
+                                       {9, 130, 300}, {101, 7, 129}, {33, 600, 35}, {70, 40, 410}};
     EACH_TYPE(source)
     {
         for (int turned = 0; turned < 4; turned++) {
@@ -262,7 +289,7 @@ static void check_kernel(const ls_gemm_kernel *kernel)
                 operand a = operand_new(sizes[s][0], sizes[s][2], source, turned & 1);
                 operand b = operand_new(sizes[s][1], sizes[s][2], source, turned & 2);
                 check_product(kernel, &a, &b);
-                if (kernel->column || kernel->column_bf16) check_column(kernel, &a, &b);
+                if (kernel->column || kernel->column_out) check_column(kernel, &a, &b);
                 check_row_of_tiles(kernel, &a, &b);
                 if (kernel->tile_halves) check_halves(kernel, &a, &b);
                 operand_free(&a);

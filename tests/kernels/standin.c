@@ -28,6 +28,7 @@ static void avx512_bf16_products(void)
 static void amx_products(void)
 {
     for (int shape = 0; shape < 2; shape++) check_kernel(ls_gemm_amx.bf16[shape]);
+    check_kernel(ls_gemm_amx.large_f32);
 }
 
 /* ---- whole matrices, through the engine: its blocks must suit tiles of any shape --------------------------------- */

@@ -26,7 +26,6 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#define MAX_LINES 512              /* addresses of lines requested at a time */
 #define ROWS 96                    /* least rows of a task, roughly */
 #define FINISH_ROWS 128            /* rows of a strip finished together, roughly */
 #define PARTIAL_COLUMNS 1024       /* NC, roughly, if k is cut, or too deep for a panel */
@@ -41,6 +40,7 @@
 #define MOST_ROUNDS 3              /* tasks per worker that C is cut into, roughly, if tasks pack B themselves */
 #define PACKING 32.0               /* multiplications that take as long as packing an element, roughly */
 #define NEAR_BYTES (512 << 10)     /* of a packed block of B that stays in L2: its panels are not fetched */
+#define LARGE_SIDE 128             /* m, n and k from which on a kernel for large products is faster */
 #define SPLIT_BLOCKS 64            /* blocks of C below which k is cut */
 #define SPLIT_DEPTH 2048           /* least part of k */
 
@@ -73,6 +73,12 @@ static const ls_gemm_blocks *blocks_of(const ls_gemm_kernel *kernel)
     return kernel->blocks ? kernel->blocks : &usual;
 }
 
+/* Parts that k may be cut into begin at multiples of this. */
+static int64_t k_unit(const ls_gemm_kernel *kernel)
+{
+    return kernel->most_k ? kernel->most_k : kernel->kr;
+}
+
 /* The size of equal parts, each a multiple of unit and at most `most` (but at least one unit). */
 static int64_t even_part(int64_t whole, int64_t most, int64_t unit)
 {
@@ -80,7 +86,7 @@ static int64_t even_part(int64_t whole, int64_t most, int64_t unit)
     return ls_gemm_round_up(ceil_div(whole, larger(parts, 1)), unit);
 }
 
-/* ---- Operands and results ---------------------------------------------------------------------------------------- */
+/* ---- Operands -------------------------------------------------------------------------------------------------- */
 
 void ls_gemm_locate_matrix(const ls_gemm_source *source, int64_t item, int64_t segment, int64_t first, int64_t count,
                            void *room, const void **line)
@@ -90,89 +96,6 @@ void ls_gemm_locate_matrix(const ls_gemm_source *source, int64_t item, int64_t s
     int64_t start = (source->item_offset ? source->item_offset[item] : 0) + segment * source->length;
     const char *at = (const char *)source->data + (start + first * source->stride) * bytes;
     for (int64_t i = 0; i < count; i++) line[i] = at + i * source->stride * bytes;
-}
-
-static ls_gemm_finish_fn *finish_of(const ls_gemm_job *job)
-{
-    return job->kernel->panel == LS_F64 ? ls_gemm()->finish_f64 : ls_gemm()->finish_f32;
-}
-
-static int64_t sum_bytes(const ls_gemm_job *job)
-{
-    return (int64_t)ls_dtype_size(ls_gemm_sum_dtype(job->kernel));
-}
-
-void ls_gemm_locate_rows(const ls_gemm_sink *sink, int64_t item, int64_t first, int64_t count, void **out, void **pre)
-{
-    int64_t out_bytes = (int64_t)ls_dtype_size(sink->how.out_dtype),
-            pre_bytes = (int64_t)ls_dtype_size(sink->how.pre_dtype);
-    int64_t out_at = first * sink->out_stride + (sink->out_offset ? sink->out_offset[item] : 0);
-    int64_t pre_at = first * sink->pre_stride + (sink->pre_offset ? sink->pre_offset[item] : 0);
-    for (int64_t i = 0; i < count; i++) out[i] = (char *)sink->out + (out_at + i * sink->out_stride) * out_bytes;
-    for (int64_t i = 0; i < count && sink->pre; i++)
-        pre[i] = (char *)sink->pre + (pre_at + i * sink->pre_stride) * pre_bytes;
-}
-
-/* Copy n elements with gaps on either side. */
-static void move_elements(char *to, int64_t to_step, const char *from, int64_t from_step, int64_t bytes, int64_t n)
-{
-#define MOVE(type)                                                                                                     \
-    for (int64_t i = 0; i < n; i++) ((type *)to)[i * to_step] = ((const type *)from)[i * from_step]
-    if (bytes == 2) MOVE(uint16_t);
-    else if (bytes == 4) MOVE(uint32_t);
-    else MOVE(uint64_t);
-#undef MOVE
-}
-
-/* Rows whose columns are not contiguous go through a buffer. */
-static void finish_with_gaps(const ls_gemm_job *job, int64_t rows, int64_t columns, const char *sums, int64_t ld,
-                             const char *bias, void *const *out, void *const *pre)
-{
-    const ls_gemm_sink *sink = &job->sink;
-    int64_t bytes = sum_bytes(job), out_bytes = (int64_t)ls_dtype_size(sink->how.out_dtype);
-    int64_t pre_bytes = (int64_t)ls_dtype_size(sink->how.pre_dtype);
-    double out_part[64], pre_part[64];
-    void *out_row = out_part, *pre_row = pre_part;
-    for (int64_t i = 0; i < rows; i++) {
-        for (int64_t c = 0, n; c < columns; c += n) {
-            n = smaller(columns - c, (int64_t)(sizeof out_part / sizeof *out_part));
-            char *to = (char *)out[i] + c * sink->out_step * out_bytes;
-            char *beside = pre ? (char *)pre[i] + c * sink->pre_step * pre_bytes : NULL;
-            if (sink->how.accumulate) move_elements(out_row, 1, to, sink->out_step, out_bytes, n);
-            if (pre && sink->how.residual) move_elements(pre_row, 1, beside, sink->pre_step, pre_bytes, n);
-            finish_of(job)(&sink->how, 1, n, sums + (i * ld + c) * bytes, ld, bias ? bias + c * bytes : NULL, &out_row,
-                           pre ? &pre_row : NULL);
-            move_elements(to, sink->out_step, out_row, 1, out_bytes, n);
-            if (pre && !sink->how.residual) move_elements(beside, sink->pre_step, pre_row, 1, pre_bytes, n);
-        }
-    }
-}
-
-void ls_gemm_finish_rows(const ls_gemm_job *job, int64_t rows, int64_t columns, const void *sums, int64_t ld,
-                         const void *bias, void *const *out, void *const *pre)
-{
-    const ls_gemm_sink *sink = &job->sink;
-    if (sink->out_step == 1 && (!pre || sink->pre_step == 1))
-        finish_of(job)(&sink->how, rows, columns, sums, ld, bias, out, pre);
-    else finish_with_gaps(job, rows, columns, sums, ld, bias, out, pre);
-}
-
-void ls_gemm_store_rows(const ls_gemm_job *job, int64_t item, int64_t row, int64_t rows, int64_t column,
-                        int64_t columns, const void *sums, int64_t ld)
-{
-    const ls_gemm_sink *sink = &job->sink;
-    int64_t bytes = sum_bytes(job), out_at = column * sink->out_step * (int64_t)ls_dtype_size(sink->how.out_dtype);
-    int64_t pre_at = column * sink->pre_step * (int64_t)ls_dtype_size(sink->how.pre_dtype);
-    const char *bias = sink->bias ? (const char *)sink->bias + column * bytes : NULL;
-    void *out[MAX_LINES], *pre[MAX_LINES];
-    for (int64_t at = 0, count; at < rows; at += count) {
-        count = smaller(rows - at, MAX_LINES);
-        sink->locate(sink, item, row + at, count, out, pre);
-        for (int64_t i = 0; i < count; i++) out[i] = (char *)out[i] + out_at;
-        for (int64_t i = 0; i < count && sink->pre; i++) pre[i] = (char *)pre[i] + pre_at;
-        ls_gemm_finish_rows(job, count, columns, (const char *)sums + at * ld * bytes, ld, bias, out,
-                            sink->pre ? pre : NULL);
-    }
 }
 
 /* ---- Packing a block --------------------------------------------------------------------------------------------- */
@@ -189,16 +112,17 @@ static void pack_block(const ls_gemm_job *job, const ls_gemm_source *source, con
                        int64_t panel_stride)
 {
     const ls_gemm_kernel *kernel = job->kernel;
-    int64_t bytes = (int64_t)ls_dtype_size(kernel->panel);
-    const void *line[MAX_LINES];
+    int64_t bytes = ls_gemm_packed_bytes(kernel);
+    const void *line[LS_GEMM_LINES];
     ls_gemm_lines lines = {.line = line, .dtype = source->dtype, .across = source->across};
     if (!source->across) {
-        int64_t part = ls_gemm_round_up(source->length, kernel->kr), most = MAX_LINES / side->width * side->width;
+        int64_t part = ls_gemm_round_up(source->length, kernel->kr), most = LS_GEMM_LINES / side->width * side->width;
         for (int64_t r = 0, count; r < rows; r += count, to += count / side->width * panel_stride * bytes) {
             count = smaller(rows - r, most);
             /* The following rows are packed next, unless the next tap or the next part of k is. */
             if (source->segments == 1 && k0 == 0 && k1 == job->k && !source->room)
-                lines.more = smaller(smaller(all - row - r, MAX_LINES) - count, lines_ahead(source, source->length));
+                lines.more =
+                    smaller(smaller(all - row - r, LS_GEMM_LINES) - count, lines_ahead(source, source->length));
             for (int64_t k = k0, step; k < k1; k += step) {
                 lines.offset = k % part;
                 step = smaller(part - lines.offset, k1 - k);
@@ -215,10 +139,10 @@ static void pack_block(const ls_gemm_job *job, const ls_gemm_source *source, con
         step = smaller(part - lines.offset, row + rows - r);
         char *panels = to + (r - row) / side->width * panel_stride * bytes;
         for (int64_t k = k0, count; k < k1; k += count) {
-            count = smaller(k1 - k, MAX_LINES / 2);
+            count = smaller(k1 - k, LS_GEMM_LINES / 2);
             int64_t there = smaller(source->lines - k, count);
             if (!source->room)
-                lines.more = smaller(smaller(source->lines - k, MAX_LINES) - there, lines_ahead(source, step));
+                lines.more = smaller(smaller(source->lines - k, LS_GEMM_LINES) - there, lines_ahead(source, step));
             source->locate(source, item, r / part, k, there + lines.more, room, line);
             ls_gemm_pack(kernel, side, panels + (k - k0) * side->width * bytes, panel_stride, &lines,
                          smaller(source->length - lines.offset, step), there);
@@ -226,12 +150,14 @@ static void pack_block(const ls_gemm_job *job, const ls_gemm_source *source, con
     }
 }
 
-/* Elements from panel to panel of [width x k]. A multiple of a large power of two would put all panels into the same
- * few sets of L1. */
+/* Elements from panel to panel of [width x k], whole cache lines. A multiple of a large power of two would put all
+ * panels into the same few sets of L1. */
 static int64_t panel_distance(const ls_gemm_kernel *kernel, int width, int64_t k)
 {
-    int64_t bytes = (int64_t)ls_dtype_size(kernel->panel), distance = ls_gemm_round_up(width * k * bytes, 64);
-    return (distance % 4096 ? distance : distance + 64) / bytes;
+    int64_t bytes = ls_gemm_packed_bytes(kernel), unit = 64;
+    while (unit % bytes) unit += 64;
+    int64_t distance = ls_gemm_round_up(width * k * bytes, unit);
+    return (distance % 4096 ? distance : distance + unit) / bytes;
 }
 
 /* ---- A task ------------------------------------------------------------------------------------------------------ */
@@ -243,7 +169,7 @@ typedef struct gemm_buffers {
 static bool buffers_take(const gemm_plan *plan, ls_worker worker, gemm_buffers *to)
 {
     const ls_gemm_kernel *kernel = plan->job->kernel;
-    int64_t bytes = (int64_t)ls_dtype_size(kernel->panel), sums = sum_bytes(plan->job);
+    int64_t bytes = ls_gemm_packed_bytes(kernel), sums = ls_gemm_sum_bytes(plan->job);
     int64_t columns = ls_gemm_round_up(plan->nc, kernel->b.width), rows = ls_gemm_round_up(plan->mc, kernel->a.width);
     int64_t a =
         ls_gemm_round_up(rows / kernel->a.width * panel_distance(kernel, kernel->a.width, plan->kb) * bytes, 4096);
@@ -252,7 +178,7 @@ static bool buffers_take(const gemm_plan *plan, ls_worker worker, gemm_buffers *
     if (plan->kd < plan->task_depth) partial = ls_gemm_round_up(plan->task_rows, kernel->a.width) * columns * sums;
     else if (plan->kb < plan->kd) partial = rows * columns * sums;
     else if (plan->kc < plan->kb) partial = rows * plan->strip * sums;
-    int64_t room = larger(plan->job->a.room, plan->job->b.room) * MAX_LINES;
+    int64_t room = larger(plan->job->a.room, plan->job->b.room) * LS_GEMM_LINES;
     char *memory = ls_scratch(worker, 0, (size_t)(a + strip + partial + room));
     if (!memory) return false;
     *to = (gemm_buffers){
@@ -274,7 +200,13 @@ typedef struct gemm_block {
     bool first, last;           /* of the blocks along k */
 } gemm_block;
 
-/* Can the kernel's column_bf16 finish what this sink wants? */
+/* Do columns of tiles end in results of the type that is wanted? */
+static bool columns_end_in_results(const ls_gemm_job *job)
+{
+    return job->kernel->column_out && job->sink.how.out_dtype == job->kernel->out;
+}
+
+/* Can the kernel's column_out finish what this sink wants? */
 static bool column_finishes(const ls_gemm_job *job)
 {
     const ls_gemm_sink *sink = &job->sink;
@@ -282,7 +214,7 @@ static bool column_finishes(const ls_gemm_job *job)
     if (!sink->bias && !sink->pre && activation == LS_ACT_NONE) return true;
     bool known = activation == LS_ACT_NONE || activation == LS_ACT_RELU || activation == LS_ACT_GELU;
     return job->kernel->column_finishes && known && !sink->how.scale_after &&
-           (!sink->pre || (sink->how.pre_dtype == LS_BF16 && sink->pre_step == 1 && !sink->how.residual));
+           (!sink->pre || (sink->how.pre_dtype == job->kernel->out && sink->pre_step == 1 && !sink->how.residual));
 }
 
 /* The destination, if tiles of a block can be stored directly: rows at equal distances, and no finishing but what the
@@ -290,11 +222,11 @@ static bool column_finishes(const ls_gemm_job *job)
 static char *direct_target(const ls_gemm_job *job, const gemm_block *block)
 {
     const ls_gemm_sink *sink = &job->sink;
-    bool round = sink->how.out_dtype == LS_BF16 && job->kernel->column_bf16;
+    bool results = columns_end_in_results(job);
     bool plain = !sink->bias && !sink->pre && sink->how.activation == LS_ACT_NONE;
-    if ((!round && sink->how.out_dtype != ls_gemm_sum_dtype(job->kernel)) || sink->store != ls_gemm_store_rows ||
+    if ((!results && sink->how.out_dtype != ls_gemm_sum_dtype(job->kernel)) || sink->store != ls_gemm_store_rows ||
         sink->locate != ls_gemm_locate_rows || sink->out_step != 1 || sink->how.accumulate ||
-        !(round ? column_finishes(job) : plain))
+        !(results ? column_finishes(job) : plain))
         return NULL;
     int64_t at = (sink->out_offset ? sink->out_offset[block->item] : 0) + block->row * sink->out_stride + block->column;
     return (char *)sink->out + at * (int64_t)ls_dtype_size(sink->how.out_dtype);
@@ -315,10 +247,13 @@ static inline void end_directly(const gemm_plan *plan, ls_gemm_column *c, char *
     const ls_gemm_sink *sink = &plan->job->sink;
     c->to = to;
     if (sink->bias) c->bias = (const float *)sink->bias + column;
-    if (sink->pre)
-        c->pre = (uint16_t *)sink->pre + (sink->pre_offset ? sink->pre_offset[item] : 0) + row * c->pre_stride + column;
+    int64_t bytes = (int64_t)ls_dtype_size(sink->how.out_dtype); /* of numbers of pre, too */
+    if (sink->pre) {
+        int64_t at = (sink->pre_offset ? sink->pre_offset[item] : 0) + row * c->pre_stride + column;
+        c->pre = (char *)sink->pre + at * bytes;
+    }
     if (!plan->stream) return;
-    int64_t strides = c->ldc * (int64_t)ls_dtype_size(sink->how.out_dtype) | c->pre_stride * (int64_t)sizeof *c->pre;
+    int64_t strides = (c->ldc | c->pre_stride) * bytes;
     c->stream = ((uintptr_t)to | (uintptr_t)c->pre | (uintptr_t)strides) % 64 == 0;
 }
 
@@ -330,12 +265,12 @@ static void multiply_strip(const gemm_plan *plan, const gemm_buffers *at, const 
     const ls_gemm_job *job = plan->job;
     const ls_gemm_kernel *kernel = job->kernel;
     const ls_gemm_sink *sink = &job->sink;
-    int64_t mr = kernel->a.width, nr = kernel->b.width, bytes = (int64_t)ls_dtype_size(kernel->panel);
-    int64_t sums = sum_bytes(job), ld = plan->strip, panels = ceil_div(block->rows, mr);
+    int64_t mr = kernel->a.width, nr = kernel->b.width, bytes = ls_gemm_packed_bytes(kernel);
+    int64_t sums = ls_gemm_sum_bytes(job), ld = plan->strip, panels = ceil_div(block->rows, mr);
     int64_t out_bytes = (int64_t)ls_dtype_size(sink->how.out_dtype);
     bool first = block->first && k0 == 0, last = block->last && k0 + kc >= block->depth;
     char *direct = last ? direct_target(job, block) : NULL;
-    bool round = direct && sink->how.out_dtype == LS_BF16;
+    bool results = direct && columns_end_in_results(job);
     int64_t direct_rows = direct ? block->rows / mr * mr : 0, direct_columns = direct ? width / nr * nr : 0;
 
     /* The next panel of B, if it is far away, is prefetched while this one is used. Thin panels stay in L1 anyway; for
@@ -371,7 +306,7 @@ static void multiply_strip(const gemm_plan *plan, const gemm_buffers *at, const 
                         end_directly(plan, c, direct + (i * sink->out_stride + s + j) * out_bytes, block->item,
                                      block->row + i, block->column + s + j);
                     else c->to = last ? at->strip + (i * ld + j) * sums : so_far + i / mr * mr * nr * sums;
-                    if (whole && round) kernel->column_bf16(c);
+                    if (whole && results) kernel->column_out(c);
                     else ls_gemm_run_column(kernel, c);
                 }
             }
@@ -401,7 +336,7 @@ static void run_task(const gemm_plan *plan, const gemm_buffers *at, int64_t item
 {
     const ls_gemm_job *job = plan->job;
     const ls_gemm_kernel *kernel = job->kernel;
-    int64_t bytes = (int64_t)ls_dtype_size(kernel->panel), mr = kernel->a.width, nr = kernel->b.width;
+    int64_t bytes = ls_gemm_packed_bytes(kernel), mr = kernel->a.width, nr = kernel->b.width;
     for (int64_t n = 0; n < columns; n += plan->nc) {
         gemm_block block = {.item = sink_item, .column = column + n, .columns = smaller(plan->nc, columns - n)};
         int64_t padded = ls_gemm_round_up(block.columns, nr);
@@ -416,9 +351,9 @@ static void run_task(const gemm_plan *plan, const gemm_buffers *at, int64_t item
                 block.row = row + m;
                 block.rows = smaller(plan->mc, rows - m);
                 bool kept = plan->kd < plan->task_depth; /* partial sums of all rows of the task are kept */
-                block.partial = at->partial + (kept ? m * padded * sum_bytes(job) : 0);
+                block.partial = at->partial + (kept ? m * padded * ls_gemm_sum_bytes(job) : 0);
                 block.partial_stride =
-                    plan->kb < plan->task_depth ? ls_gemm_round_up(block.rows, mr) * nr * sum_bytes(job) : 0;
+                    plan->kb < plan->task_depth ? ls_gemm_round_up(block.rows, mr) * nr * ls_gemm_sum_bytes(job) : 0;
                 for (int64_t k = d; k < d_end; k += plan->kb) {
                     block.depth = smaller(plan->kb, d_end - k);
                     block.first = k == k0;
@@ -472,11 +407,11 @@ static void reduce_rows(void *arg, int64_t begin, int64_t end)
     const ls_gemm_job *job = r->job;
     ls_dtype dtype = ls_gemm_sum_dtype(job->kernel);
     ls_gemm_finish add = {.accumulate = true, .out_dtype = dtype};
-    int64_t row_bytes = job->n * sum_bytes(job);
+    int64_t row_bytes = job->n * ls_gemm_sum_bytes(job);
     for (int64_t row = begin; row < end; row++) {
         void *total = r->sums + row * row_bytes;
         for (int64_t s = 1; s < r->splits; s++)
-            finish_of(job)(&add, 1, job->n, (char *)total + s * job->m * row_bytes, 0, NULL, &total, NULL);
+            ls_gemm_finish_of(job)(&add, 1, job->n, (char *)total + s * job->m * row_bytes, 0, NULL, &total, NULL);
     }
     job->sink.store(job, 0, begin, end - begin, 0, job->n, r->sums + begin * row_bytes, job->n);
 }
@@ -495,6 +430,13 @@ const ls_gemm_kernel *ls_gemm_choose(ls_dtype compute, int64_t m, int64_t n)
         least = waste;
     }
     return best;
+}
+
+const ls_gemm_kernel *ls_gemm_choose_packed(ls_dtype compute, int64_t m, int64_t n, int64_t k, bool keeps)
+{
+    const ls_gemm_kernel *large = ls_gemm()->large_f32;
+    if (compute == LS_F32 && large && m >= LARGE_SIDE && n >= LARGE_SIDE && k >= LARGE_SIDE) return large;
+    return ls_gemm_choose(compute, keeps ? -1 : m, n);
 }
 
 /* How many rows and columns of tasks C is cut into, if each task packs its own part of B: at least `rows` rows, so that
@@ -535,13 +477,13 @@ static void plan_on_packed(gemm_plan *plan, int64_t workers, int64_t kc, int64_t
 {
     const ls_gemm_job *job = plan->job;
     const ls_gemm_blocks *blocks = blocks_of(job->kernel);
-    int64_t mr = job->kernel->a.width, kr = job->kernel->kr, bytes = (int64_t)ls_dtype_size(job->kernel->panel);
+    int64_t mr = job->kernel->a.width, ku = k_unit(job->kernel), bytes = ls_gemm_packed_bytes(job->kernel);
     int64_t parts = job->batch * plan->splits;
     plan->kd = plan->task_depth;
     int64_t deepest = larger(blocks->depth_bytes / bytes, kc);
     if (job->a.across && plan->task_depth > deepest) deepest = kc; /* packed in slices anyway: rather more rows */
-    plan->kb = even_part(plan->task_depth, deepest, kr);
-    plan->kc = even_part(plan->kb, kc, kr);
+    plan->kb = even_part(plan->task_depth, deepest, ku);
+    plan->kc = even_part(plan->kb, kc, ku);
     bool keeps_sums = plan->kb < plan->task_depth;
 
     /* One block each, or several adjacent ones. */
@@ -553,7 +495,7 @@ static void plan_on_packed(gemm_plan *plan, int64_t workers, int64_t kc, int64_t
     plan->task_columns = ls_gemm_round_up(ceil_div(job->n, columns), unit);
     plan->nc = even_part(plan->task_columns, keeps_sums ? PARTIAL_COLUMNS : plan->task_columns, unit);
     if (keeps_sums) { /* sums kept with the block make it smaller: rather more tasks than blocks of odd sizes */
-        int64_t row_bytes = plan->nc * sum_bytes(job) + plan->kb * bytes;
+        int64_t row_bytes = plan->nc * ls_gemm_sum_bytes(job) + plan->kb * bytes;
         most = larger(mr, smaller(most, blocks->cut_bytes / row_bytes) / mr * mr);
         rows = larger(rows, ceil_div(job->m, most));
     }
@@ -568,7 +510,7 @@ static void plan_with_packing(gemm_plan *plan, int64_t workers, int64_t kc, int6
 {
     const ls_gemm_job *job = plan->job;
     const ls_gemm_blocks *blocks = blocks_of(job->kernel);
-    int64_t mr = job->kernel->a.width, kr = job->kernel->kr, bytes = (int64_t)ls_dtype_size(job->kernel->panel);
+    int64_t mr = job->kernel->a.width, ku = k_unit(job->kernel), bytes = ls_gemm_packed_bytes(job->kernel);
     int64_t rows = 1, columns = 1, parts = job->batch * plan->splits;
     bool deep = kc < plan->task_depth;
     kc = larger(kc, blocks->own_depth_bytes / bytes);
@@ -581,11 +523,12 @@ static void plan_with_packing(gemm_plan *plan, int64_t workers, int64_t kc, int6
     int64_t nc = deep ? PARTIAL_COLUMNS : plan->task_columns;
     if (plan->task_rows <= 2 * ROWS) { /* few rows use each block of B: it should fit into L2 */
         nc = larger(FEW_ROWS_COLUMNS, plan->strip);
-        kc = smaller(kc, larger(FEW_ROWS_BYTES / (nc * bytes), kr));
+        kc = smaller(kc, larger(FEW_ROWS_BYTES / (nc * bytes), ku));
     }
     nc = smaller(nc, OWN_BLOCK_BYTES / (smaller(kc, plan->task_depth) * bytes));
     plan->nc = even_part(plan->task_columns, nc, unit);
-    plan->kd = plan->kb = plan->kc = even_part(plan->task_depth, kc, kr);
+    plan->kd = plan->kb = plan->kc = even_part(plan->task_depth, kc, ku);
+    if (job->kernel->most_k) plan->kc = smaller(plan->kc, ku);
 }
 
 static void plan_tasks(gemm_plan *plan, int64_t workers)
@@ -593,12 +536,12 @@ static void plan_tasks(gemm_plan *plan, int64_t workers)
     const ls_gemm_job *job = plan->job;
     const ls_gemm_kernel *kernel = job->kernel;
     const ls_gemm_blocks *blocks = blocks_of(kernel);
-    int64_t nr = kernel->b.width, bytes = (int64_t)ls_dtype_size(kernel->panel);
+    int64_t nr = kernel->b.width, bytes = ls_gemm_packed_bytes(kernel);
     plan->strip = job->strip ? job->strip : larger(blocks->strip / nr * nr, nr);
     int64_t unit = job->b.segments > 1 && job->b.across && !job->strip ? nr : plan->strip;
-    plan->task_depth = even_part(job->k, ceil_div(job->k, splits_of(job)), kernel->kr);
+    plan->task_depth = even_part(job->k, ceil_div(job->k, splits_of(job)), k_unit(kernel));
     plan->splits = ceil_div(job->k, plan->task_depth);
-    int64_t kc = smaller(blocks->depth_bytes, blocks->panel_bytes / nr) / bytes;
+    int64_t kc = kernel->most_k ? kernel->most_k : smaller(blocks->depth_bytes, blocks->panel_bytes / nr) / bytes;
     if (plan->b) plan_on_packed(plan, workers, kc, unit);
     else plan_with_packing(plan, workers, kc, unit);
     plan->far = plan->b || (kernel->column && plan->nc * plan->kd * bytes > NEAR_BYTES);
@@ -622,7 +565,7 @@ static void pack_panels(void *arg, int64_t begin, int64_t end)
     const ls_gemm_side *side = &p->job->kernel->b;
     int64_t row = begin * side->width, rows = smaller(end * side->width, p->job->n) - row;
     pack_block(p->job, &p->job->b, side, 0, row, rows, p->job->n, 0, p->job->k, NULL,
-               p->to + (begin - p->first) * p->stride * (int64_t)ls_dtype_size(p->job->kernel->panel), p->stride);
+               p->to + (begin - p->first) * p->stride * ls_gemm_packed_bytes(p->job->kernel), p->stride);
 }
 
 /* Slices of all panels: whole lines across k, in the order of memory. */
@@ -632,7 +575,7 @@ static void pack_slices(void *arg, int64_t begin, int64_t end)
     const ls_gemm_kernel *kernel = p->job->kernel;
     int64_t n = p->job->n, k = begin * kernel->kr, k_end = smaller(end * kernel->kr, p->job->k);
     pack_block(p->job, &p->job->b, &kernel->b, 0, 0, n, n, k, k_end, NULL,
-               p->to + k * kernel->b.width * (int64_t)ls_dtype_size(kernel->panel), p->stride);
+               p->to + k * kernel->b.width * ls_gemm_packed_bytes(kernel), p->stride);
 }
 
 static void pack_all(const ls_gemm_job *job, void *to, int64_t stride)
@@ -705,7 +648,7 @@ const void *ls_gemm_panels_of_b(ls_gemm_job *job, int64_t *stride)
 {
     const ls_gemm_kernel *kernel = job->kernel;
     *stride = ls_gemm_panel_stride(job);
-    size_t bytes = (size_t)(ceil_div(job->n, kernel->b.width) * *stride) * ls_dtype_size(kernel->panel);
+    size_t bytes = (size_t)(ceil_div(job->n, kernel->b.width) * *stride * ls_gemm_packed_bytes(kernel));
     if (job->derived) return packed_form(job, *stride, bytes);
     if (job->b.prepare && !job->b.prepare(&job->b)) return NULL;
     return pack_for_once(job, *stride, bytes);
@@ -717,7 +660,7 @@ static bool packs_together(const ls_gemm_job *job)
 {
     bool one_b = job->batch == 1 || job->same_b;
     const ls_gemm_blocks *blocks = blocks_of(job->kernel);
-    int64_t bytes = job->n * job->k * (int64_t)ls_dtype_size(job->kernel->panel);
+    int64_t bytes = job->n * job->k * ls_gemm_packed_bytes(job->kernel);
     return one_b && !job->b.room && job->m > 2 * ROWS && job->m * job->n >= blocks->shared_size &&
            bytes <= blocks->shared_bytes && splits_of(job) == 1;
 }
@@ -732,7 +675,7 @@ static ls_status out_of_memory(ls_message *why)
 /* k is 0: sums are zero, but the bias must still be added. */
 static ls_status run_empty(const ls_gemm_job *job, ls_message *why)
 {
-    size_t bytes = (size_t)(job->n * sum_bytes(job));
+    size_t bytes = (size_t)(job->n * ls_gemm_sum_bytes(job));
     void *zeros = ls_scratch((ls_worker){0, 1}, 0, bytes);
     if (!zeros) return out_of_memory(why);
     memset(zeros, 0, bytes);
@@ -764,7 +707,8 @@ ls_status ls_gemm_run(ls_gemm_job *job, ls_message *why)
     gemm_reduction reduction = {.job = job, .splits = plan.splits};
     if (plan.splits > 1) {
         ls_dtype dtype = ls_gemm_sum_dtype(kernel);
-        reduction.sums = ls_scratch((ls_worker){0, 1}, 3, (size_t)(plan.splits * job->m * job->n * sum_bytes(job)));
+        reduction.sums =
+            ls_scratch((ls_worker){0, 1}, 3, (size_t)(plan.splits * job->m * job->n * ls_gemm_sum_bytes(job)));
         int64_t offset[SPLIT_BLOCKS];
         if (!reduction.sums) return out_of_memory(why);
         for (int64_t s = 0; s < plan.splits; s++) offset[s] = s * job->m * job->n;

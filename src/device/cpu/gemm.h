@@ -13,6 +13,8 @@
 
 #include "kernels/gemm.h"
 
+#define LS_GEMM_LINES 512 /* addresses of lines, or of rows, requested at a time */
+
 /* ---- Sizes ----------------------------------------------------------------------------------------------------- */
 
 static inline int64_t smaller(int64_t a, int64_t b)
@@ -131,11 +133,24 @@ struct ls_gemm_job {
 
 /* The kernel for C [m,n] that wastes least at the edges; m < 0: unknown. */
 const ls_gemm_kernel *ls_gemm_choose(ls_dtype compute, int64_t m, int64_t n);
+/* The same for products that ls_gemm_run packs, `keeps`: B, where it may. */
+const ls_gemm_kernel *ls_gemm_choose_packed(ls_dtype compute, int64_t m, int64_t n, int64_t k, bool keeps);
 
 /* Type of a kernel's sums. */
 static inline ls_dtype ls_gemm_sum_dtype(const ls_gemm_kernel *kernel)
 {
     return kernel->panel == LS_F64 ? LS_F64 : LS_F32;
+}
+
+static inline int64_t ls_gemm_sum_bytes(const ls_gemm_job *job)
+{
+    return (int64_t)ls_dtype_size(ls_gemm_sum_dtype(job->kernel));
+}
+
+/* What finishes rows of such sums. */
+static inline ls_gemm_finish_fn *ls_gemm_finish_of(const ls_gemm_job *job)
+{
+    return job->kernel->panel == LS_F64 ? ls_gemm()->finish_f64 : ls_gemm()->finish_f32;
 }
 
 /* Parts of ls_gemm_run shared with other engines: B of a job with same_b in panels, *stride elements apart, kept with

@@ -208,7 +208,7 @@ static bool rows_in_place(const product *p, const ls_gemm_job *job, ls_walk *wal
 {
     const ls_gemm_kernel *kernel = job->kernel;
     int64_t k = p->a.columns, row = p->a.row_stride, all = p->a.rows * row;
-    if (job->batch != 1 || kernel->column_bf16 || p->a.dtype != kernel->panel || k % kernel->kr ||
+    if (job->batch != 1 || kernel->column_out || p->a.dtype != kernel->panel || k % kernel->kr ||
         p->a.column_stride != 1 || row < k || row > 2 * k || p->a.rows < IN_PLACE_ROWS)
         return false;
     *walk = ls_walk_over((ls_pixels){p->a.data, p->a.dtype, {1, p->a.rows}, all, all, row, 1});
@@ -227,7 +227,7 @@ static ls_status run_product(product *p, ls_message *why)
     merge_batch_into_rows(p);
     if (is_tiny(p)) return run_tiny(p);
     int64_t items = batch_size(&p->batch), k = p->a.columns, n = p->b.columns;
-    const ls_gemm_kernel *kernel = ls_gemm_choose(p->compute, p->derived ? -1 : p->a.rows, n);
+    const ls_gemm_kernel *kernel = ls_gemm_choose_packed(p->compute, p->a.rows, n, k, p->derived != NULL);
     ls_dtype sum_dtype = ls_gemm_sum_dtype(kernel);
 
     /* Scratch: offsets of items, bias, copies of operands without contiguous lines. */

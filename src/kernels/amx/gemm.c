@@ -7,17 +7,11 @@
  * meanwhile. Panels of A are read once per panel of B and bypass L1, where the panel of B stays. */
 #include "kernels/gemm.h"
 
-#include "kernels/amx/tile.h"
+#include "kernels/amx/column.h"
 #include "kernels/simd.h"
 #include "kernels/simd_math.h"
 
 #include <math.h>
-
-#define TILE_UNITS 256 /* of four bytes */
-#define TILE_ROWS 16
-#define TILE_ROW 64  /* bytes */
-#define TILE_SIDE 32 /* rows and columns of four tiles, two by two */
-#define SUMS (TILE_SIDE * TILE_SIDE)
 
 /* Sums are in registers 0 to 3. They start from a partial tile, which is these registers as they are, or from zero. */
 static inline __attribute__((always_inline)) void sums_begin(const float *from)
@@ -139,30 +133,6 @@ static inline __attribute__((always_inline)) void row_round(const ls_gemm_column
     }
 }
 
-/* Prefetch this many cache lines of two streams in every step. */
-typedef struct fetching {
-    const char *panel, *sums;
-    int64_t panel_lines, sum_lines;
-} fetching;
-
-/* All of `ahead` within so many steps. */
-static inline fetching fetching_of(ls_gemm_ahead ahead, int64_t steps)
-{
-    return (fetching){.panel = ahead.at, .panel_lines = (ahead.lines + steps - 1) / steps};
-}
-
-static inline __attribute__((always_inline)) void fetch(fetching *f)
-{
-    for (int64_t i = 0; i < f->panel_lines; i++, f->panel += 64) __builtin_prefetch(f->panel, 0, 2);
-    for (int64_t i = 0; i < f->sum_lines; i++, f->sums += 64) __builtin_prefetch(f->sums, 1, 3);
-}
-
-/* A quarter of what belongs to a step, after one of its four products. */
-static inline __attribute__((always_inline)) void fetch_part(fetching *f, int part)
-{
-    for (int64_t i = (f->panel_lines + 3 - part) / 4; i > 0; i--, f->panel += 64) __builtin_prefetch(f->panel, 0, 2);
-}
-
 /* What becomes of a column: sums, or rows rounded to bf16 after an activation. A constant wherever it is passed. */
 typedef struct ending {
     bool round;
@@ -220,7 +190,7 @@ static inline __attribute__((always_inline)) void column_of_tiles(const ls_gemm_
         if (how.round) {
             last.sums = room[i % 2];
             last.rows = (uint16_t *)c->to + i * TILE_SIDE * c->ldc;
-            if (c->pre) last.pre = c->pre + i * TILE_SIDE * c->pre_stride;
+            if (c->pre) last.pre = (uint16_t *)c->pre + i * TILE_SIDE * c->pre_stride;
         } else last.sums = (float *)c->to + i * (partial ? SUMS : c->b_stride ? TILE_SIDE : TILE_SIDE * c->ldc);
     }
     sums_end(last.sums, last.down, last.right, last.stride);
@@ -324,7 +294,8 @@ static void in_place_wide_bf16(int64_t count, const ls_gemm_rows *a, const ls_ge
 #define STEPS 16
 #define EXTRAS .begin = tile_begin, .end = tile_end, .blocks = &deep
 #define EXTRAS_WIDE                                                                                                    \
-    .halves = halves_wide, .column = column_wide, .column_bf16 = column_wide_bf16, .column_finishes = true, EXTRAS
+    .halves = halves_wide, .column = column_wide, .column_out = column_wide_bf16, .out = LS_BF16,                      \
+    .column_finishes = true, EXTRAS
 #include "kernels/x86/gemm_pairs.inc"
 
 /* ---- rows of A in place ------------------------------------------------------------------------------------------ */
@@ -616,4 +587,5 @@ const ls_gemm_table ls_gemm_amx = {
     .bf16 = {&wide_bf16, &tall_bf16},
     .finish_f32 = ls_gemm_finish_f32,
     .channelwise_f32 = ls_gemm_channelwise_f32,
+    .large_f32 = &ls_gemm_amx_f32,
 };

@@ -240,7 +240,8 @@ static const ls_gemm_kernel tall = {
     .b = {8, along_8, across_8},
     .convert = ls_gemm_convert_bf16,
     .tile = tile_12x8,
-    .column_bf16 = column_12x8,
+    .column_out = column_12x8,
+    .out = LS_BF16,
 };
 
 static const ls_gemm_kernel flat = {
@@ -251,7 +252,8 @@ static const ls_gemm_kernel flat = {
     .b = {12, along_12, across_12},
     .convert = ls_gemm_convert_bf16,
     .tile = tile_8x12,
-    .column_bf16 = column_8x12,
+    .column_out = column_8x12,
+    .out = LS_BF16,
 };
 
 const ls_gemm_table ls_gemm_neon_bf16 = {
