@@ -247,6 +247,24 @@ static void pixels_in_place(void)
             }
 }
 
+/* Pixels of one tap that may be packed, for kernels of large products: borders, strides, groups, and a batch that is
+ * too small for that. */
+static void large_pixels_of_one_tap(void)
+{
+    static const conv_case packed[] = {{2, 160, 150, 13, 12, 1, {1, 1}, {1, 1}, {0, 0}, {1, 1}},
+                                       {3, 130, 140, 15, 17, 1, {1, 1}, {2, 2}, {1, 1}, {1, 1}},
+                                       {1, 257, 260, 16, 11, 1, {1, 1}, {1, 1}, {0, 0}, {1, 1}},
+                                       {2, 320, 300, 9, 8, 2, {1, 1}, {1, 1}, {0, 0}, {1, 1}},
+                                       {1, 257, 260, 7, 7, 1, {1, 1}, {1, 1}, {0, 0}, {1, 1}}};
+    for (size_t c = 0; c < sizeof packed / sizeof *packed; c++)
+        for (int which = 0; which < 3; which++)
+            for (int variant = 0; variant < 2; variant++) {
+                conv_tensors t = conv_new(&packed[c], LS_F32, LS_F32, LS_F32, 2);
+                check_conv(&t, which, LS_F32, variant, which == 0 && variant);
+                conv_free(&t);
+            }
+}
+
 /* Move all numbers of a tensor to or from `numbers`, in the order of its dimensions. */
 static void move_numbers(const ls_operand *o, double *numbers, bool back)
 {
@@ -389,6 +407,11 @@ static void products_of_terms_do_not_depend_on_company(void)
 {
     check_company(&(conv_case){30, 33, 70, 15, 17, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}});
     check_company(&(conv_case){5, 33, 70, 16, 19, 1, {3, 3}, {2, 2}, {1, 1}, {1, 1}});
+}
+
+static void large_pixels_do_not_depend_on_company(void)
+{
+    check_company(&(conv_case){3, 257, 260, 13, 12, 1, {1, 1}, {1, 1}, {0, 0}, {1, 1}});
 }
 
 /* Does a convolution whose kernel is one tap copy the bits of the pixels that this tap sees? */
@@ -654,6 +677,8 @@ int main(int argc, char **argv)
     CHECK_RUN_ISAS(all_types);
     CHECK_RUN_ISAS_SLOW(larger_images);
     CHECK_RUN_ISAS_SLOW(pixels_in_place);
+    CHECK_RUN_ISAS_SLOW(large_pixels_of_one_tap);
+    CHECK_RUN_ISAS_SLOW(large_pixels_do_not_depend_on_company);
     CHECK_RUN_ISAS(pixels_that_meet_in_l1);
     CHECK_RUN_ISAS_SLOW(products_of_terms);
     CHECK_RUN_ISAS(products_of_terms_do_not_depend_on_company);

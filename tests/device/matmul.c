@@ -240,6 +240,43 @@ static void rows_in_place(void)
                          16 + variant, NULL);
 }
 
+/* Products that kernels for large ones take: every ending, edges, batches of them, and the same whatever the number of
+ * workers. */
+static void products_of_128_and_more(void)
+{
+    for (int activation = 0; activation < 7; activation++)
+        for (int pre = 0; pre < 2; pre++)
+            check_linear(LS_F32, (ls_activation)activation, 128 + activation, 129 + 2 * activation,
+                         128 + 40 * (activation % 3), activation + 8 * pre, NULL);
+    for (int v = 0; v < 16; v++) {
+        int64_t items = v & 1 ? 3 : 1, k = v & 2 ? 700 : 131;
+        operand a = operand_coarse(LS_F32, LS_SHAPE(items, 1, 290, k), v & 4 ? transposed : row_major, 1);
+        operand b =
+            operand_coarse(LS_F32, LS_SHAPE(v & 1 && v & 2 ? items : 1, 1, k, 203), v & 8 ? transposed : row_major, 1);
+        operand c = operand_coarse(LS_F32, LS_SHAPE(items, 1, 290, 203), row_major, 1);
+        size_t bytes = (size_t)(items * 290 * 203) * sizeof(float);
+        float *one = malloc(bytes);
+        for (int64_t i = 0; i < items * 290 * k; i++)
+            ((float *)a.view.data)[i] += (float)sin((double)i); /* sums that round */
+        if (b.view.dim[0] < items) b.view.dim[0] = items, b.view.stride[0] = 0;
+        ls_parallel_set_width(1);
+        check_matmul(&a.view, &b.view, &c.view, LS_F32, false);
+        memcpy(one, c.view.data, bytes);
+        for (int workers = 2; workers <= 5; workers++) {
+            ls_parallel_set_width(workers);
+            ls_call call = matmul_call(&a.view, &b.view, &c.view, LS_F32);
+            run(&call);
+            CHECK_MSG(memcmp(one, c.view.data, bytes) == 0, "unequal with %d workers, variant %d", workers, v);
+        }
+        ls_parallel_set_width(0);
+        check_matmul(&a.view, &b.view, &c.view, LS_F32, true);
+        free(one);
+        operand_free(&a);
+        operand_free(&b);
+        operand_free(&c);
+    }
+}
+
 /* Products whose workers each pack the panels of their own columns: as many for all, the last of them in part. */
 static void columns_of_each_worker(void)
 {
@@ -499,6 +536,7 @@ int main(int argc, char **argv)
     CHECK_RUN_ISAS(empty_sizes);
     CHECK_RUN_ISAS(linear_layers);
     CHECK_RUN_ISAS(rows_in_place);
+    CHECK_RUN_ISAS_SLOW(products_of_128_and_more);
     CHECK_RUN_ISAS(columns_of_each_worker);
     CHECK_RUN_ISAS(rows_that_meet_in_l1);
     CHECK_RUN_ISAS_SLOW(large_layers_round_the_same_way);

@@ -318,13 +318,27 @@ static const ls_winograd_form *form_of(const ls_walk *walk, const ls_operand *w,
     return has_terms(w) ? ls_conv_winograd_form(walk, kernel, channels, columns) : NULL;
 }
 
+/* The kernel for products of pixels of `channels` numbers at so many points with columns of weights: of one tap, which
+ * no method below beats, large ones are packed. */
+static const ls_gemm_kernel *kernel_of(const ls_conv *conv, int64_t points, int64_t channels, int64_t columns)
+{
+    bool one_tap = conv->window.kernel[0] * conv->window.kernel[1] == 1;
+    return one_tap ? ls_gemm_choose_packed(conv->compute, points, columns, channels, true)
+                   : ls_gemm_choose(conv->compute, -1, columns);
+}
+
+static const ls_gemm_kernel *forward_kernel(const ls_conv *conv)
+{
+    return kernel_of(conv, conv->n * conv->out[0] * conv->out[1], conv->group_c, conv->group_o);
+}
+
 /* ---- Operators --------------------------------------------------------------------------------------------------- */
 
 bool ls_conv_gathers(const ls_call *call)
 {
     const ls_operand *x = call->in[0];
     ls_conv conv = ls_conv_of(call, x, call->in[1], call->out[0]);
-    const ls_gemm_kernel *kernel = ls_gemm_choose(conv.compute, -1, conv.group_o);
+    const ls_gemm_kernel *kernel = forward_kernel(&conv);
     if (is_depthwise(&conv) || ls_conv_pixels_space(x)) return false;
     ls_walk over_x = ls_walk_forward(&conv, ls_pixels_of(x));
     if (form_of(&over_x, call->in[1], kernel, conv.group_c, conv.group_o)) return true;
@@ -344,7 +358,7 @@ ls_status ls_conv_run(const ls_call *call, const ls_conv_finish *finish, const l
 {
     const ls_operand *x = call->in[0], *w = call->in[1], *y = call->out[0];
     ls_conv conv = ls_conv_of(call, x, w, y);
-    const ls_gemm_kernel *kernel = ls_gemm_choose(conv.compute, -1, conv.group_o);
+    const ls_gemm_kernel *kernel = forward_kernel(&conv);
     ls_dtype sum_dtype = ls_gemm_sum_dtype(kernel);
     char *columns = memory;
     ls_conv_columns(finish, &conv, sum_dtype, columns);
@@ -441,7 +455,7 @@ ls_status ls_cpu_conv2d_dinput(const ls_call *call, ls_message *why)
     const ls_operand *dy = call->in[0], *w = call->in[1], *dx = call->out[0];
     ls_conv conv = ls_conv_of(call, dx, w, dy);
     if (is_depthwise(&conv)) return ls_conv_depthwise_dinput(call, &conv, why);
-    const ls_gemm_kernel *kernel = ls_gemm_choose(conv.compute, -1, conv.group_c);
+    const ls_gemm_kernel *kernel = kernel_of(&conv, conv.n * conv.out[0] * conv.out[1], conv.group_o, conv.group_c);
     size_t bytes = ls_conv_pixels_space(dy) + weights_space(w, &ls_winograd_unstrided); /* phases have no stride */
     ls_conv_space space = {ls_scratch((ls_worker){0, 1}, 2, bytes)};
     if (!space.next) return ls_conv_out_of_memory(why);

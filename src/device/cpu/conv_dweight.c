@@ -14,6 +14,7 @@
 #define CHANNEL_BLOCK 64
 #define WIDEST_STRIP 1024 /* most columns passed to the sink at once */
 #define ROWS_TOGETHER 64  /* rows of sums finished per call */
+#define LEAST_PACKED 256  /* numbers of either pixel, if a kernel for large products is to be faster */
 
 typedef struct dweight_job {
     const ls_conv *conv;
@@ -133,6 +134,14 @@ static void store_sums(const ls_gemm_job *job, int64_t item, int64_t row, int64_
     }
 }
 
+/* Is packing faster than reading points in place, or their taps? The kernel that it is, or NULL. */
+static const ls_gemm_kernel *kernel_that_packs(const ls_conv *conv, int64_t taps, int64_t points)
+{
+    const ls_gemm_kernel *large = ls_gemm()->large_f32;
+    if (taps > 1 || conv->group_o < LEAST_PACKED || conv->group_c < LEAST_PACKED) return NULL;
+    return large == ls_gemm_choose_packed(conv->compute, conv->group_o, conv->group_c, points, false) ? large : NULL;
+}
+
 ls_status ls_conv_dweight(const ls_call *call, const ls_conv *conv, ls_message *why)
 {
     const ls_operand *dy = call->in[0], *x = call->in[1], *dw = call->out[0];
@@ -143,22 +152,23 @@ ls_status ls_conv_dweight(const ls_call *call, const ls_conv *conv, ls_message *
         ls_pixels pixels = ls_conv_pixels(x, &space);
         return ls_conv_dweight_terms(conv, ls_conv_pixels(dy, &space), pixels, dw, why);
     }
-    if (ls_conv_dweight_in_place(conv, call)) {
+    int64_t taps = conv->window.kernel[0] * conv->window.kernel[1], points = conv->n * conv->out[0] * conv->out[1];
+    const ls_gemm_kernel *kernel = kernel_that_packs(conv, taps, points);
+    if (!kernel && ls_conv_dweight_in_place(conv, call)) {
         ls_pixels pixels = ls_conv_pixels(x, &space);
         return ls_conv_dweight_points(conv, ls_conv_pixels(dy, &space), pixels, dw, why);
     }
-    if (ls_conv_dweight_by_taps(conv, dw)) {
+    if (!kernel && ls_conv_dweight_by_taps(conv, dw)) {
         ls_pixels pixels = ls_conv_pixels(x, &space);
         return ls_conv_dweight_taps(conv, ls_conv_pixels(dy, &space), pixels, dw, why);
     }
     bool together = ls_conv_is_narrow(conv);
-    int64_t taps = conv->window.kernel[0] * conv->window.kernel[1], points = conv->n * conv->out[0] * conv->out[1];
     int64_t length = conv->group_c;
     if (together) length *= taps;
     else if (taps > 1 && length % CHANNEL_BLOCK == 0) length = CHANNEL_BLOCK;
     int64_t segments = together ? 1 : conv->group_c / length * taps;
 
-    const ls_gemm_kernel *kernel = ls_gemm_choose(conv->compute, conv->group_o, length);
+    if (!kernel) kernel = ls_gemm_choose(conv->compute, conv->group_o, length);
     ls_walk over_x = ls_walk_forward(conv, ls_conv_pixels(x, &space)),
             over_dy = ls_walk_over(ls_conv_pixels(dy, &space));
     dweight_job shared = {.conv = conv, .dw = dw, .together = together};

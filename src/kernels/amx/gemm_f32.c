@@ -9,10 +9,10 @@
  *
  *     slice of a panel, 32 k   [part][tile][row][unit]    6 KB; a unit is a part of the numbers at k and k + 16
  *
- * Numbers are multiplied by 2^40 while they are packed, and sums by 2^-80 afterwards: AMX takes what is below 2^-126 as
- * zero, the third part of a number as well as a product. Numbers that even so would be inexact, or whose sums might
- * overflow (below 2^-90, from 2^17 on, infinities, NaN) are packed as a NaN followed by their bits. A sum in which one
- * takes part is NaN then, and is computed again from the same panels, by multiplication and addition of f32. */
+ * Numbers are multiplied by 2^23 while they are packed, and sums by 2^-46 afterwards, since AMX takes what is below
+ * 2^-126 as zero: no part of any number is then, and a product only if it is below 2^-172. Numbers whose sums might
+ * overflow (from 2^36 on, infinities, NaN) are packed as a NaN followed by their bits. A sum in which one takes part is
+ * NaN then, and is computed again from the same panels, by multiplication and addition of f32. */
 #include "kernels/gemm.h"
 
 #include "kernels/amx/column.h"
@@ -30,10 +30,9 @@
 #define SLICE 32   /* k */
 #define MOST_K 192 /* so much of a panel of B, 36 KB, stays in L1 */
 
-#define SCALE 0x1p40f
-#define UNSCALE 0x1p-80f
-#define LEAST 0x1p-90f /* whose third part, scaled, may be as small as 2^-74; a product of two 2^-100 */
-#define MOST 0x1p17f   /* 192 products of two, scaled, are less than 2^122 */
+#define SCALE 0x1p23f
+#define UNSCALE 0x1p-46f
+#define MOST 0x1p36f /* 192 products of two, scaled, are less than 2^126 */
 
 /* ---- packing ----------------------------------------------------------------------------------------------------- */
 
@@ -51,9 +50,8 @@ static inline uint32_t bits_of(float x)
 /* The parts of numbers, each in the upper halves of its lanes. */
 static inline __attribute__((always_inline)) void split(ls_vf x, ls_vu part[PARTS])
 {
-    ls_vu bits = (ls_vu)x, twice = bits << 1;
-    const ls_vu least = ls_vu_set(bits_of(LEAST) << 1), range = ls_vu_set((bits_of(MOST) - bits_of(LEAST)) << 1);
-    ls_vi special = (ls_vi)(twice - least >= range) & (ls_vi)(twice != 0);
+    ls_vu bits = (ls_vu)x;
+    ls_vi special = (ls_vi)(bits << 1 >= bits_of(MOST) << 1);
     x *= SCALE;
     part[0] = ((ls_vu)x + HALF) & UPPER;
     x -= (ls_vf)part[0];
@@ -149,48 +147,55 @@ static void along_b(void *panel, const void *const *line, int64_t k)
 
 /* ---- sums that are computed again -------------------------------------------------------------------------------- */
 
-/* Numbers j and j + 16 of a row of units, as they were before they were packed. */
-static inline void join(const uint32_t *row, int unit, float number[2])
+/* Numbers from their parts. */
+static inline ls_vf join(const ls_vu part[PARTS])
 {
-    for (int upper = 0; upper < 2; upper++) {
-        uint32_t part[PARTS];
-        float x[PARTS];
-        for (int p = 0; p < PARTS; p++)
-            part[p] = upper ? row[p * PART_UNITS + unit] & UPPER : row[p * PART_UNITS + unit] << 16;
-        bool special = part[0] == A_NAN;
-        if (special) part[1] |= part[2] >> 16;
-        memcpy(x, part, sizeof x);
-        number[upper] = special ? x[1] : (x[0] + x[1] + x[2]) / SCALE;
+    ls_vi special = (ls_vi)(part[0] == A_NAN);
+    ls_vf sum = (ls_vf)part[0] + (ls_vf)part[1] + (ls_vf)part[2];
+    return ls_vf_select(special, (ls_vf)(part[1] | part[2] >> 16), sum * (1 / SCALE));
+}
+
+/* Numbers packed as 16 units: those at k, and those at k + 16. */
+static inline void join_units(const uint32_t *units, float *x, float *y)
+{
+    for (int lane = 0; lane < 16; lane += LS_VF_LANES) {
+        ls_vu first[PARTS], second[PARTS];
+        for (int p = 0; p < PARTS; p++) {
+            ls_vu both = ls_vu_load(units + p * PART_UNITS + lane);
+            first[p] = both << 16;
+            second[p] = both & UPPER;
+        }
+        ls_vf_store(x + lane, join(first));
+        ls_vf_store(y + lane, join(second));
     }
 }
 
 /* Sums of four tiles, as registers hold them. Those that are finite are right: unscale them. Put the others right. */
 static __attribute__((noinline, cold)) void mend(float *sums, int64_t k, const uint32_t *a, const uint32_t *b)
 {
-    static const float zero[TILE_SIDE];
-    float again[TILE_SIDE][TILE_SIDE], a_row[TILE_SIDE][SLICE], b_row[SLICE][TILE_SIDE];
-    for (int i = 0; i < TILE_SIDE; i++) memcpy(again[i], zero, sizeof zero);
+    enum { VECTORS = TILE_SIDE / LS_VF_LANES };
+    float again[TILE_SIDE][TILE_SIDE] = {{0}}, a_row[TILE_SIDE][SLICE], b_row[SLICE][TILE_SIDE];
     for (; k > 0; k -= SLICE, a += SLICE_UNITS, b += SLICE_UNITS) {
+        for (int i = 0; i < TILE_SIDE; i++) join_units(a + i * 16, a_row[i], a_row[i] + 16);
+        for (int unit = 0; unit < 16; unit++)
+            for (int right = 0; right < 2; right++)
+                join_units(b + right * TILE_UNITS + unit * 16, b_row[unit] + 16 * right, b_row[unit + 16] + 16 * right);
         for (int i = 0; i < TILE_SIDE; i++) {
-            for (int unit = 0; unit < 16; unit++) {
-                float x[2], y[2];
-                join(a + i * 16, unit, x);
-                a_row[i][unit] = x[0], a_row[i][unit + 16] = x[1];
-                join(b + i / 16 * TILE_UNITS + unit * 16, i % 16, y);
-                b_row[unit][i] = y[0], b_row[unit + 16][i] = y[1];
-            }
-        }
-        for (int i = 0; i < TILE_SIDE; i++)
+            ls_vf sum[VECTORS];
+            LS_UNROLL for (int v = 0; v < VECTORS; v++) sum[v] = ls_vf_load(again[i] + v * LS_VF_LANES);
             for (int s = 0; s < SLICE; s++)
-                for (int c = 0; c < TILE_SIDE; c += LS_VF_LANES)
-                    ls_vf_store(again[i] + c,
-                                ls_vf_fma(ls_vf_set(a_row[i][s]), ls_vf_load(b_row[s] + c), ls_vf_load(again[i] + c)));
-    }
-    for (int i = 0; i < TILE_SIDE; i++)
-        for (int c = 0; c < TILE_SIDE; c++) {
-            float *sum = sums + i / 16 * 2 * TILE_UNITS + c / 16 * TILE_UNITS + i % 16 * 16 + c % 16;
-            *sum = *sum - *sum == 0 ? *sum * UNSCALE : again[i][c];
+                LS_UNROLL for (int v = 0; v < VECTORS; v++) sum[v] =
+                    ls_vf_fma(ls_vf_set(a_row[i][s]), ls_vf_load(b_row[s] + v * LS_VF_LANES), sum[v]);
+            LS_UNROLL for (int v = 0; v < VECTORS; v++) ls_vf_store(again[i] + v * LS_VF_LANES, sum[v]);
         }
+    }
+    for (int i = 0; i < TILE_SIDE; i++) {
+        for (int c = 0; c < TILE_SIDE; c += LS_VF_LANES) {
+            float *at = sums + i / 16 * 2 * TILE_UNITS + c / 16 * TILE_UNITS + i % 16 * 16 + c % 16;
+            ls_vf sum = ls_vf_load(at), none = sum - sum;
+            ls_vf_store(at, ls_vf_select(none == none, sum * UNSCALE, ls_vf_load(again[i] + c)));
+        }
+    }
 }
 
 /* ---- columns of tiles -------------------------------------------------------------------------------------------- */
@@ -377,7 +382,7 @@ static const ls_gemm_blocks blocks = {
     .cut_bytes = 1536 << 10,
     .strip = 64,
     .tasks = 1,
-    .shared_bytes = 128 << 20,
+    .shared_bytes = 64 << 20,
     .stream_bytes = 32 << 20,
 };
 
