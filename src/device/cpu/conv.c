@@ -327,8 +327,10 @@ static const ls_gemm_kernel *kernel_of(const ls_conv *conv, int64_t points, int6
                    : ls_gemm_choose(conv->compute, -1, columns);
 }
 
-static const ls_gemm_kernel *forward_kernel(const ls_conv *conv)
+/* Where moments are wanted they are gathered from sums, which packed products do not do. */
+static const ls_gemm_kernel *forward_kernel(const ls_conv *conv, bool moments)
 {
+    if (moments) return ls_gemm_choose(conv->compute, -1, conv->group_o);
     return kernel_of(conv, conv->n * conv->out[0] * conv->out[1], conv->group_c, conv->group_o);
 }
 
@@ -338,7 +340,7 @@ bool ls_conv_gathers(const ls_call *call)
 {
     const ls_operand *x = call->in[0];
     ls_conv conv = ls_conv_of(call, x, call->in[1], call->out[0]);
-    const ls_gemm_kernel *kernel = forward_kernel(&conv);
+    const ls_gemm_kernel *kernel = forward_kernel(&conv, true);
     if (is_depthwise(&conv) || ls_conv_pixels_space(x)) return false;
     ls_walk over_x = ls_walk_forward(&conv, ls_pixels_of(x));
     if (form_of(&over_x, call->in[1], kernel, conv.group_c, conv.group_o)) return true;
@@ -358,7 +360,7 @@ ls_status ls_conv_run(const ls_call *call, const ls_conv_finish *finish, const l
 {
     const ls_operand *x = call->in[0], *w = call->in[1], *y = call->out[0];
     ls_conv conv = ls_conv_of(call, x, w, y);
-    const ls_gemm_kernel *kernel = forward_kernel(&conv);
+    const ls_gemm_kernel *kernel = forward_kernel(&conv, moments != NULL);
     ls_dtype sum_dtype = ls_gemm_sum_dtype(kernel);
     char *columns = memory;
     ls_conv_columns(finish, &conv, sum_dtype, columns);

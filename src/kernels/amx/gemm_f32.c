@@ -1,10 +1,11 @@
 /* gemm_f32.c - f32 matrix products with AMX: every number is the sum of three of bf16, which have all its 24 bits, and
- * six products of these are the product of two numbers, to 2^-26 of it:
+ * six products of these are the product of two numbers:
  *
  *     a b = a1 b1 + a1 b2 + a2 b1 + a2 b2 + a1 b3 + a3 b1 + (a2 b3 + a3 b2 + a3 b3: left out)
  *
- * Products of bf16 are exact, and AMX adds 32 of them before it adds to a sum of f32: sums are rounded less often than
- * by multiplications and additions of f32, and are closer to the truth. Tiles do sixteen times as many products as
+ * What is left out is 2^-24 of a b at most, and 2^-27.5 as a rule. Products of bf16 are exact, and AMX adds 32 of them
+ * before it adds to a sum of f32: sums of many are rounded less often than by multiplications and additions of f32, and
+ * are closer to the truth. Tiles do sixteen times as many products as
  * vectors of f32; six are still faster than one.
  *
  *     slice of a panel, 32 k   [part][tile][row][unit]    6 KB; a unit is a part of the numbers at k and k + 16
@@ -170,30 +171,53 @@ static inline void join_units(const uint32_t *units, float *x, float *y)
     }
 }
 
-/* Sums of four tiles, as registers hold them. Those that are finite are right: unscale them. Put the others right. */
-static __attribute__((noinline, cold)) void mend(float *sums, int64_t k, const uint32_t *a, const uint32_t *b)
+enum { VECTORS = TILE_SIDE / LS_VF_LANES }; /* of a row of four tiles */
+
+/* Vector v of a row of four tiles, as registers hold them. */
+static inline __attribute__((always_inline)) ls_vf sums_at(const float *sums, int row, int v)
 {
-    enum { VECTORS = TILE_SIDE / LS_VF_LANES };
-    float again[TILE_SIDE][TILE_SIDE] = {{0}}, a_row[TILE_SIDE][SLICE], b_row[SLICE][TILE_SIDE];
+    int column = v * LS_VF_LANES;
+    return ls_vf_load(sums + row / 16 * 2 * TILE_UNITS + column / 16 * TILE_UNITS + row % 16 * 16 + column % 16);
+}
+
+static inline __attribute__((always_inline)) ls_vi are_finite(ls_vf x)
+{
+    return x - x == ls_vf_set(0);
+}
+
+/* Are all sums of some rows finite? */
+static inline bool rows_are_finite(const float *sums, int row, int rows)
+{
+    uint32_t others = 0;
+    for (int i = row; i < row + rows; i++)
+        for (int v = 0; v < VECTORS; v++) others |= ls_vi_bits(~are_finite(sums_at(sums, i, v)));
+    return !others;
+}
+
+/* Compute sums again: four rows at a time, where one of them is not finite. */
+static __attribute__((noinline)) void mend(const float *sums, int64_t k, const uint32_t *a, const uint32_t *b,
+                                           float (*again)[TILE_SIDE])
+{
+    enum { ROWS = 4 };
+    float a_row[TILE_SIDE][SLICE], b_row[SLICE][TILE_SIDE];
+    bool finite[TILE_SIDE];
+    memset(again, 0, SUMS * sizeof(float));
+    for (int i = 0; i < TILE_SIDE; i += ROWS) finite[i] = rows_are_finite(sums, i, ROWS);
     for (; k > 0; k -= SLICE, a += SLICE_UNITS, b += SLICE_UNITS) {
         for (int i = 0; i < TILE_SIDE; i++) join_units(a + i * 16, a_row[i], a_row[i] + 16);
         for (int unit = 0; unit < 16; unit++)
             for (int right = 0; right < 2; right++)
                 join_units(b + right * TILE_UNITS + unit * 16, b_row[unit] + 16 * right, b_row[unit + 16] + 16 * right);
-        for (int i = 0; i < TILE_SIDE; i++) {
-            ls_vf sum[VECTORS];
-            LS_UNROLL for (int v = 0; v < VECTORS; v++) sum[v] = ls_vf_load(again[i] + v * LS_VF_LANES);
+        for (int i = 0; i < TILE_SIDE; i += ROWS) {
+            ls_vf sum[ROWS][VECTORS];
+            if (finite[i]) continue;
+            LS_UNROLL for (int r = 0; r < ROWS; r++) LS_UNROLL for (int v = 0; v < VECTORS; v++) sum[r][v] =
+                ls_vf_load(again[i + r] + v * LS_VF_LANES);
             for (int s = 0; s < SLICE; s++)
-                LS_UNROLL for (int v = 0; v < VECTORS; v++) sum[v] =
-                    ls_vf_fma(ls_vf_set(a_row[i][s]), ls_vf_load(b_row[s] + v * LS_VF_LANES), sum[v]);
-            LS_UNROLL for (int v = 0; v < VECTORS; v++) ls_vf_store(again[i] + v * LS_VF_LANES, sum[v]);
-        }
-    }
-    for (int i = 0; i < TILE_SIDE; i++) {
-        for (int c = 0; c < TILE_SIDE; c += LS_VF_LANES) {
-            float *at = sums + i / 16 * 2 * TILE_UNITS + c / 16 * TILE_UNITS + i % 16 * 16 + c % 16;
-            ls_vf sum = ls_vf_load(at), none = sum - sum;
-            ls_vf_store(at, ls_vf_select(none == none, sum * UNSCALE, ls_vf_load(again[i] + c)));
+                LS_UNROLL for (int r = 0; r < ROWS; r++) LS_UNROLL for (int v = 0; v < VECTORS; v++) sum[r][v] =
+                    ls_vf_fma(ls_vf_set(a_row[i + r][s]), ls_vf_load(b_row[s] + v * LS_VF_LANES), sum[r][v]);
+            LS_UNROLL for (int r = 0; r < ROWS; r++) LS_UNROLL for (int v = 0; v < VECTORS; v++)
+                ls_vf_store(again[i + r] + v * LS_VF_LANES, sum[r][v]);
         }
     }
 }
@@ -206,7 +230,7 @@ typedef struct leaving {
     const uint32_t *a, *b;
     const float *from; /* what it continues from, without gaps; NULL: nothing */
     float *to, *pre;   /* rows; pre: NULL: not wanted */
-    float scale;       /* of the sums */
+    bool mended;       /* what is not finite has been computed again */
 } leaving;
 
 /* What becomes of a column: sums, or results. A constant wherever it is passed. */
@@ -222,28 +246,25 @@ static inline __attribute__((always_inline)) void put(const ls_gemm_column *c, f
 }
 
 static inline __attribute__((always_inline)) void row_leave(const ls_gemm_column *c, int64_t stride, leaving *tile,
-                                                            int row, ending how)
+                                                            float (*again)[TILE_SIDE], int row, ending how)
 {
-    enum { VECTORS = TILE_SIDE / LS_VF_LANES };
-    const float *at = tile->sums + row / 16 * 2 * TILE_UNITS + row % 16 * 16;
     ls_vf sum[VECTORS], doubt = ls_vf_set(0);
     LS_UNROLL for (int v = 0; v < VECTORS; v++)
     {
-        int column = v * LS_VF_LANES;
-        sum[v] = ls_vf_load(at + column / 16 * TILE_UNITS + column % 16);
+        sum[v] = sums_at(tile->sums, row, v);
         doubt += sum[v] - sum[v];
     }
-    if (__builtin_expect(ls_vi_bits(doubt != doubt) && tile->scale != 1, 0)) {
-        mend(tile->sums, c->k, tile->a, tile->b);
-        tile->scale = 1;
-        LS_UNROLL for (int v = 0; v < VECTORS; v++) sum[v] =
-            ls_vf_load(at + v * LS_VF_LANES / 16 * TILE_UNITS + v * LS_VF_LANES % 16);
+    const bool finite = __builtin_expect(!ls_vi_bits(doubt != doubt), 1);
+    if (!finite && !tile->mended) {
+        mend(tile->sums, c->k, tile->a, tile->b, again);
+        tile->mended = true;
     }
     LS_UNROLL for (int v = 0; v < VECTORS; v++)
     {
         int column = v * LS_VF_LANES;
         ls_vf before = tile->from ? ls_vf_load(tile->from + row * TILE_SIDE + column) : ls_vf_set(0);
-        ls_vf x = ls_vf_fma(sum[v], ls_vf_set(tile->scale), before);
+        ls_vf x = ls_vf_fma(sum[v], ls_vf_set(UNSCALE), before);
+        if (!finite) x = ls_vf_select(are_finite(sum[v]), x, before + ls_vf_load(again[row] + column));
         if (how.finish && c->bias) x += ls_vf_load(c->bias + column);
         if (how.finish && tile->pre) put(c, tile->pre + row * c->pre_stride + column, x);
         if (how.activation == LS_ACT_GELU) x = ls_vf_gelu(x);
@@ -272,7 +293,7 @@ static inline __attribute__((always_inline)) void row_leave(const ls_gemm_column
  * products to the next one side changes, each register as soon as nothing reads it any more: a load waits for that. */
 static inline __attribute__((always_inline)) void column_tile(const ls_gemm_column *c, int64_t stride,
                                                               const uint32_t *a, const uint32_t *b, leaving *last,
-                                                              fetching *f, ending how)
+                                                              float (*again)[TILE_SIDE], fetching *f, ending how)
 {
     int64_t steps = c->k / SLICE, rows_per_step = steps > 1 ? (TILE_SIDE + steps - 2) / (steps - 1) : TILE_SIDE;
     int row = last->sums ? 0 : TILE_SIDE;
@@ -294,7 +315,8 @@ static inline __attribute__((always_inline)) void column_tile(const ls_gemm_colu
         TILE_MULTIPLY(2, 5, 6);
         TILE_MULTIPLY(3, 5, 7);
         A_LOAD(5, 2, 1);
-        for (int64_t i = 0; k && i < rows_per_step && row < TILE_SIDE; i++, row++) row_leave(c, stride, last, row, how);
+        for (int64_t i = 0; k && i < rows_per_step && row < TILE_SIDE; i++, row++)
+            row_leave(c, stride, last, again, row, how);
         TILE_MULTIPLY(0, 4, 6);
         TILE_MULTIPLY(2, 5, 6);
         B_LOAD(6, 1, 0);
@@ -323,12 +345,13 @@ static inline __attribute__((always_inline)) void column_tile(const ls_gemm_colu
         TILE_MULTIPLY(1, 4, 7);
         TILE_MULTIPLY(3, 5, 7);
     }
-    for (; row < TILE_SIDE; row++) row_leave(c, stride, last, row, how);
+    for (; row < TILE_SIDE; row++) row_leave(c, stride, last, again, row, how);
 }
 
 static inline __attribute__((always_inline)) void column_of_tiles(const ls_gemm_column *c, ending how)
 {
     _Alignas(64) float room[2][SUMS]; /* sums of the last tile, and of the one before */
+    float again[TILE_SIDE][TILE_SIDE];
     int64_t steps = c->k / SLICE, stride = c->ldc ? c->ldc : TILE_SIDE;
     fetching f = fetching_of(c->ahead, c->count * steps);
     leaving last = {.sums = NULL};
@@ -338,9 +361,9 @@ static inline __attribute__((always_inline)) void column_of_tiles(const ls_gemm_
         const uint32_t *b = (const uint32_t *)((const char *)c->b + i * c->b_stride * 2 * PARTS);
         f.sums = (const char *)from;
         f.sum_lines = from ? (SUMS / 16 + steps - 1) / steps : 0;
-        leaving next = {.sums = room[i % 2], .a = a, .b = b, .from = from, .scale = UNSCALE};
-        if (last.sums) column_tile(c, stride, a, b, &last, &f, how);
-        else column_tile(c, stride, a, b, &(leaving){.sums = NULL}, &f, how);
+        leaving next = {.sums = room[i % 2], .a = a, .b = b, .from = from};
+        if (last.sums) column_tile(c, stride, a, b, &last, again, &f, how);
+        else column_tile(c, stride, a, b, &(leaving){.sums = NULL}, again, &f, how);
         next.to = (float *)c->to + i * (!c->ldc ? SUMS : c->b_stride ? TILE_SIDE : TILE_SIDE * c->ldc);
         if (c->pre && how.finish) next.pre = (float *)c->pre + i * TILE_SIDE * c->pre_stride;
         last = next;
@@ -349,7 +372,7 @@ static inline __attribute__((always_inline)) void column_of_tiles(const ls_gemm_
     TILE_STORE(1, last.sums + TILE_UNITS, TILE_ROW);
     TILE_STORE(2, last.sums + 2 * TILE_UNITS, TILE_ROW);
     TILE_STORE(3, last.sums + 3 * TILE_UNITS, TILE_ROW);
-    for (int row = 0; row < TILE_SIDE; row++) row_leave(c, stride, &last, row, how);
+    for (int row = 0; row < TILE_SIDE; row++) row_leave(c, stride, &last, again, row, how);
     if (how.finish && c->stream) ls_stream_end();
 }
 
