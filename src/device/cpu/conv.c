@@ -327,10 +327,10 @@ static const ls_gemm_kernel *kernel_of(const ls_conv *conv, int64_t points, int6
                    : ls_gemm_choose(conv->compute, -1, columns);
 }
 
-/* Where moments are wanted they are gathered from sums, which packed products do not do. */
-static const ls_gemm_kernel *forward_kernel(const ls_conv *conv, bool moments)
+/* `gathers`: moments are gathered from sums, which packed products do not do. */
+static const ls_gemm_kernel *forward_kernel(const ls_conv *conv, bool gathers)
 {
-    if (moments) return ls_gemm_choose(conv->compute, -1, conv->group_o);
+    if (gathers) return ls_gemm_choose(conv->compute, -1, conv->group_o);
     return kernel_of(conv, conv->n * conv->out[0] * conv->out[1], conv->group_c, conv->group_o);
 }
 
@@ -340,7 +340,9 @@ bool ls_conv_gathers(const ls_call *call)
 {
     const ls_operand *x = call->in[0];
     ls_conv conv = ls_conv_of(call, x, call->in[1], call->out[0]);
-    const ls_gemm_kernel *kernel = forward_kernel(&conv, true);
+    /* A result that is not rounded has the same moments as its sums, and reading it once more takes less than packed
+     * products gain. */
+    const ls_gemm_kernel *kernel = forward_kernel(&conv, call->out[0]->dtype != LS_F32);
     if (is_depthwise(&conv) || ls_conv_pixels_space(x)) return false;
     ls_walk over_x = ls_walk_forward(&conv, ls_pixels_of(x));
     if (form_of(&over_x, call->in[1], kernel, conv.group_c, conv.group_o)) return true;
