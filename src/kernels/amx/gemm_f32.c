@@ -362,8 +362,7 @@ static inline __attribute__((always_inline)) void column_of_tiles(const ls_gemm_
         f.sums = (const char *)from;
         f.sum_lines = from ? (SUMS / 16 + steps - 1) / steps : 0;
         leaving next = {.sums = room[i % 2], .a = a, .b = b, .from = from};
-        if (last.sums) column_tile(c, stride, a, b, &last, again, &f, how);
-        else column_tile(c, stride, a, b, &(leaving){.sums = NULL}, again, &f, how);
+        column_tile(c, stride, a, b, &last, again, &f, how);
         next.to = (float *)c->to + i * (!c->ldc ? SUMS : c->b_stride ? TILE_SIDE : TILE_SIDE * c->ldc);
         if (c->pre && how.finish) next.pre = (float *)c->pre + i * TILE_SIDE * c->pre_stride;
         last = next;
